@@ -9,6 +9,8 @@ Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
 Gaps = Literal["refuse", "null"]
+DateOrder = Literal["day-first", "month-first"]
+DecimalMark = Literal[".", ","]
 GraphKind = Literal[
     "lasso", "lagged", "inverse", "pearson", "distance", "random", "complete", "own"
 ]

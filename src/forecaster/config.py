@@ -16,6 +16,8 @@ from pydantic import (
 from forecaster.choices import (
     Ambiguous,
     Choose,
+    DateOrder,
+    DecimalMark,
     Gaps,
     GraphKind,
     InputKind,
@@ -188,7 +190,10 @@ class TripsConfig(Stage):
 class TableConfig(Stage):
     """Reading a long or wide table as a panel."""
 
-    file: str = Field(default="", description="the table, in the data folder")
+    file: str = Field(
+        default="", description="the table, in the data folder; a pattern for several files"
+    )
+    files: tuple[str, ...] = Field(default=(), description="several files in place of one")
     locations: str | None = Field(
         default=None, description="table of locations: `id`, `name`, `lat`, `lon`"
     )
@@ -197,7 +202,29 @@ class TableConfig(Stage):
     )
     columns: str | None = Field(
         default=None,
-        description="`time=…` (wide) or `time=…,id=…,value=…` (long); without it, by name",
+        description="`time=…` (wide), `time=…,value=…` (one series) or `time=…,id=…,value=…` "
+        "(long); `date+hour` joins two columns; without it, by name and content",
+    )
+    missing: tuple[str, ...] = Field(
+        default=(), description="values that stand for missing ones, such as `-999` or `n/a`"
+    )
+    decimal: DecimalMark | None = Field(
+        default=None, description="decimal mark of numbers, `.` or `,`; without it, as found"
+    )
+    dates: DateOrder | None = Field(
+        default=None,
+        description="`day-first` or `month-first` in 05/06/2022; without it, as found",
+    )
+    known_ahead: tuple[str, ...] = Field(
+        default=(),
+        description="further columns that are known ahead of an origin, such as a price; those "
+        "that are not are `past_only` of the panel",
+    )
+    covariates: str | None = Field(
+        default=None, description="table of covariates of all locations, in the data folder"
+    )
+    static: tuple[str, ...] = Field(
+        default=(), description="columns of numbers of the locations that models are given"
     )
     min_demand: float | None = Field(
         default=None, ge=0.0, description="smallest mean value of a location that is kept"
@@ -206,6 +233,13 @@ class TableConfig(Stage):
         default=None,
         description="period `FROM:TO` of that mean; without it, the whole table",
     )
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Recipes without the later settings keep their hashes."""
+        later = ("files", "missing", "decimal", "dates", "known_ahead", "covariates", "static")
+        unset = [name for name in later if getattr(self, name) in (None, ())]
+        return {name: value for name, value in write(self).items() if name not in unset}
 
 
 class WeatherConfig(Stage):

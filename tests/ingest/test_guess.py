@@ -4,11 +4,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.config import TableConfig
 from forecaster.errors import DataError
-from forecaster.ingest.guess import find_step, guess_recipe
+from forecaster.ingest import guess
+from forecaster.ingest.build import Sources
+from forecaster.ingest.guess import find_step
 from forecaster.panel.axis import Step
+from forecaster.recipe import Recipe
 
 PLACES = 3
+
+
+def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
+    settings = {"panel": {"timezone": timezone, "country": country}}
+    return guess.guess_recipe(Sources([path]), settings)[0]
 
 
 def write(
@@ -54,7 +63,7 @@ def test_a_long_table_is_known_by_its_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "kind"),
     [(np.array([0.0, 3.0]), "count"), (np.array([0.5, 3.0]), "measurement"),
-     (np.array([-1.0, 3.0]), "measurement"), (np.array([np.nan, 3.0]), "count")],
+     (np.array([-2.0, 3.0]), "measurement"), (np.array([np.nan, 3.0]), "count")],
 )  # fmt: skip
 def test_whole_numbers_from_zero_up_are_counts(
     tmp_path: Path, values: np.ndarray, kind: str
@@ -87,7 +96,7 @@ def test_days_without_an_offset_are_of_utc_whatever_the_timezone(
 
 def test_the_step_alone_may_be_guessed(tmp_path: Path) -> None:
     path = write(tmp_path, counts(200), "15min", time="when")
-    assert find_step(path, "time=when") == Step(15)
+    assert find_step(path, TableConfig(columns="time=when")) == Step(15)
 
 
 @pytest.mark.parametrize(

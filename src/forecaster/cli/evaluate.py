@@ -298,11 +298,14 @@ def _is_same_file(path: Path | None, target: Path) -> bool:
 
 def _guess_recipe(table: Path, timezone: str | None, country: str | None) -> "Recipe":
     from forecaster.clock.clock import DAY_MINUTES
+    from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import guess_recipe
 
     if not table.is_file():
         raise ConfigError(f"{table}: no such file; give a recipe or a table")
-    recipe = guess_recipe(table, timezone, country)
+    settings = {"panel": {"timezone": timezone, "country": country}}
+    recipe, rows = guess_recipe(Sources([table]), settings)
+    terminal.say(f"read as {rows}")
     if timezone is None and recipe.panel.step_minutes < DAY_MINUTES:
         terminal.say("no --timezone: times without UTC offset are read as UTC")
     if timezone not in (None, recipe.panel.timezone):

@@ -156,13 +156,14 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Read a table of values. Steps without a row become missing values and are listed."""
+    from forecaster.config import TableConfig
     from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import find_step
     from forecaster.panel.axis import step_settings
 
     step = step_settings(step_minutes, step_months or 0)
     if not step:
-        guessed = find_step(file, columns)
+        guessed = find_step(file, TableConfig(columns=columns))
         step = guessed.settings()
         terminal.say(f"no --step-minutes: {guessed}, the most frequent difference of times")
     recipe = _recipe(

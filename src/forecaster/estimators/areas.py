@@ -47,9 +47,10 @@ from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowFo
 from forecaster.estimators.table import quantile_name
 from forecaster.estimators.totals import Residuals, sum_table
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
-from forecaster.panel.columns import Table, encode_ids, load, need_columns
+from forecaster.panel.columns import encode_ids, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations, check_names
+from forecaster.reading.load import Table, load
 from forecaster.splits import MAX_FILLED
 
 RELATIVE = "y_relative"

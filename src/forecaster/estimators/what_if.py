@@ -23,9 +23,9 @@ from forecaster.estimators.forecast_inputs import CANNOT_CHANGE, HOLIDAY, RANGES
 from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import to_instants
-from forecaster.panel.columns import Table, load
 from forecaster.panel.panel import Panel, step_fields
 from forecaster.panel.tables import read_wide
+from forecaster.reading.load import Table, load
 
 WhatIf: TypeAlias = Mapping[str, float | str] | Table
 

@@ -24,9 +24,9 @@ from forecaster.graph.edges import (
     distance_km,
     read_edges,
 )
-from forecaster.panel.columns import Table
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations, read_only
+from forecaster.reading.load import Table
 from forecaster.splits import SPLITS, Splits, assign_splits
 
 

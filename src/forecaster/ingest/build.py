@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from forecaster.choices import EngineName
-from forecaster.errors import ConfigError, DataError, name_some
+from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
-from forecaster.ingest.files import SUFFIXES, open_inputs, verify_file
+from forecaster.ingest.files import open_inputs, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
@@ -26,10 +26,17 @@ Say = Callable[[str], None]
 class Sources:
     """The input files of a recipe."""
 
-    values: Sequence[Path]  # trips, or one table
+    values: Sequence[Path]  # trips, or the files of a table
     places: Path | None = None  # candidates, or locations
     weather: Path | None = None
     renames: Path | None = None  # table `old,new,from`
+    covariates: Path | None = None  # shared by all locations
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """The files beside the values."""
+        beside = (self.places, self.weather, self.renames, self.covariates)
+        return tuple(path for path in beside if path is not None)
 
 
 def find_sources(recipe: Recipe, data: Path) -> Sources:
@@ -37,12 +44,13 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     if recipe.trips is not None:
         names, places = recipe.trips.files, recipe.trips.candidates
     elif recipe.table is not None:
-        names, places = (recipe.table.file,), recipe.table.locations
+        names, places = recipe.table.files or (recipe.table.file,), recipe.table.locations
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     weather = recipe.weather.file if recipe.weather is not None else None
-    renames = recipe.panel.renames
-    optional = [name for name in (places, weather, renames) if name is not None]
+    covariates = recipe.table.covariates if recipe.table is not None else None
+    beside = (places, weather, recipe.panel.renames, covariates)
+    optional = [name for name in beside if name is not None]
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
         listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
@@ -54,9 +62,7 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
             f"{data}: no {', '.join(missing)}; give the folder with --data or FORECASTER_DATA"
         )
     files = [path for name in names for path in matches[name]]
-    if recipe.table is not None and len(files) > 1:
-        raise DataError(f"{names[0]!r} matches {name_some(files)}; a table is a single file")
-    return Sources(files, *(data / name if name else None for name in (places, weather, renames)))
+    return Sources(files, *(data / name if name else None for name in beside))
 
 
 def _expand(data: Path, name: str) -> list[Path]:
@@ -74,10 +80,8 @@ def build_panel(
     progress: Progress | None = None,
 ) -> Panel:
     """Return the panel that a recipe describes."""
-    tables = sources.places, sources.weather, sources.renames
-    for path in (*(() if recipe.trips else sources.values), *tables):
-        if path is not None and path.name.endswith(SUFFIXES):
-            verify_file(path)
+    for path in (*(() if recipe.trips else sources.values), *sources.tables):
+        _verify_table(path)
     zone = recipe.panel.timezone
     if recipe.trips is not None:
         rules, columns = recipe.trips, recipe.trips.candidate_columns
@@ -92,10 +96,10 @@ def build_panel(
         places = read_candidates(sources.places, columns, zone) if sources.places else None
         beside = tuple(n for n in recipe.panel.past_only if n not in _coming_with_weather(recipe))
         config = recipe.panel.model_copy(update={"past_only": beside})
-        panel, layout = ingest_table(
-            sources.values[0], config, recipe.table, places, sources.renames
+        panel, rows = ingest_table(
+            sources.values, config, recipe.table, places, sources.renames, sources.covariates
         )
-        say(f"read as {layout}")
+        say(f"read as {rows}")
         if panel.counts.get(HOURS_FOUND):
             remedy = "panel.hours (--hours) gives others, or always: the gaps are missing values"
             say(f"opening hours found: {describe_hours(panel)}; {remedy}")
@@ -104,6 +108,12 @@ def build_panel(
     if recipe.weather is not None and sources.weather is not None:
         return join_weather(panel, recipe, sources.weather)[0]
     return panel.with_past_only(recipe.panel.past_only)
+
+
+def _verify_table(path: Path) -> None:
+    """Refuse a Parquet file that is cut short; of text files the reader tells."""
+    if path.suffix == ".parquet":
+        verify_file(path)
 
 
 def _coming_with_weather(recipe: Recipe) -> tuple[str, ...]:
@@ -116,8 +126,7 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     rules = recipe.weather
     if rules is None:
         raise ConfigError("the recipe has no [weather]")
-    if path.name.endswith(SUFFIXES):
-        verify_file(path)
+    _verify_table(path)
     mapping = parse_mapping(rules.columns)
     joined, report = add_weather(
         panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap

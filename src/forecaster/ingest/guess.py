@@ -1,50 +1,193 @@
-"""A recipe inferred from a table: columns, kind, step and MAPE threshold."""
+"""A recipe inferred from a table: columns, covariates, kind, step and MAPE threshold."""
 
 import math
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Shaped
+from jaxtyping import Float32, Int64, Shaped
 
+from forecaster.choices import Kind
+from forecaster.clock.horizon import read_horizon
 from forecaster.clock.zone import to_local
-from forecaster.config import MetricConfig
-from forecaster.ingest.tables import TableLayout, read_rows
-from forecaster.panel.axis import DAY_MINUTES, VALUES, SeriesTable, Step, guess_step
+from forecaster.config import MONTH_MINUTES, LagConfig, MetricConfig, PanelConfig, TableConfig
+from forecaster.errors import ConfigError, count_of
+from forecaster.ingest.build import Sources
+from forecaster.ingest.hot_locations.candidates import read_candidates
+from forecaster.ingest.tables import TableRows, read_rows, read_shared
+from forecaster.panel.axis import (
+    DAY_MINUTES,
+    VALUES,
+    Layers,
+    SeriesTable,
+    Step,
+    clock_of,
+    guess_step,
+    to_instants,
+)
+from forecaster.panel.parts import Scalar
+from forecaster.panel.tables import read_wide
+from forecaster.panel.vintages import KNOWN_AT
 from forecaster.recipe import Recipe, check_stage
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
+_MARKERS = (-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0)  # that often stand for missing values
 
 
-def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
-    """Return the inferred recipe of a long or wide table.
+def guess_recipe(
+    sources: Sources, settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[Recipe, TableRows]:
+    """Return the inferred recipe of a table, and how the table was read.
 
     Args:
-        path: a CSV or Parquet file.
-        timezone: of times without an offset. Default: UTC, also of days without a time.
-        country: country of the holidays, such as "US".
+        sources: the files of the table, in one folder or below it.
+        settings: what is said already, by section of the recipe; `timezone` may be None, and
+            `lags.horizon` a text such as `24h`.
     """
-    rows, layout = read_rows(path, "measurement")
-    values, step = rows.layers[VALUES], guess_step(rows, path.name)
+    settings = settings or {}
+    said, name = dict(settings.get("panel", {})), sources.values[0].name
+    rules = check_stage(TableConfig, dict(settings.get("table", {})), source="options")
+    table = read_rows(sources.values, "measurement", rules, covariates=None)
+    rows = table.series
+    values, step = rows.layers[VALUES], _said_step(said) or guess_step(rows, name)
+    panel: dict[str, Any] = {
+        "timezone": _guess_zone(rows, step, said.pop("timezone", None)),
+        **step.settings(),
+        "gaps": "null",
+        "kind": said.get("kind") or find_kind(values, name),
+        **({"nonexistent": "null"} if rows.naive else {}),
+        **{key: value for key, value in said.items() if value is not None},
+    }
+    config = check_stage(PanelConfig, panel, source="options")
+    horizon = _steps_ahead(settings, config)
+    known, past_only = _split_covariates(sources, rows, config, rules, horizon)
+    panel |= {"past_only": past_only} if past_only else {}
     learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # no test steps
-    timezone = _guess_zone(rows, step, timezone)
-    panel: dict[str, Any] = {"timezone": timezone, **step.settings(), "gaps": "null"}
-    panel |= {"kind": "count" if _is_count(values) else "measurement"}
-    panel |= {"nonexistent": "null"} if rows.naive else {}
-    panel |= {"country": country} if country else {}
-    content = {
+    content: dict[str, Any] = {
         "preset": "best",
         "panel": panel,
-        "table": {"file": path.name, "columns": _columns(layout)},
+        "table": {
+            **{key: value for key, value in settings.get("table", {}).items() if value},
+            **_named_files(sources),
+            "columns": table.layout.mapping(),
+            **({"known_ahead": known} if known else {}),
+            **_static_columns(sources, rules),
+        },
         "metrics": {"mape_cut": _mape_cut(learned)},
         "evaluation": {"seeds": 1},
     }
-    return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")
+    return check_stage(Recipe, content, source=f"the recipe guessed for {name}"), table
 
 
-def find_step(path: Path, columns: str | None = None) -> Step:
+def find_step(path: Path, rules: TableConfig | None = None) -> Step:
     """Return the length of a table's steps."""
-    return guess_step(read_rows(path, "measurement", columns)[0], path.name)
+    rows = read_rows(path, "measurement", rules or TableConfig())
+    return guess_step(rows.series, path.name)
+
+
+def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
+    """Return `count` for whole numbers from zero up, else `measurement`.
+
+    A single negative value that often stands for a missing one is asked about.
+    """
+    observed = values[np.isfinite(values)]
+    negative = np.unique(observed[observed < 0])
+    if len(negative) == 1 and float(negative[0]) in _MARKERS:
+        marker = float(negative[0])
+        remaining = observed[observed >= 0]
+        if len(remaining) and (marker < -1 or (remaining == np.round(remaining)).all()):
+            count = count_of(int((observed == marker).sum()), "value")
+            raise ConfigError(
+                f"{name}: {count} of {marker:g}, all others from {remaining.min():g} up; if it "
+                f"stands for missing give --missing {marker:g} (in Python missing=), otherwise "
+                "--kind measurement"
+            )
+    is_count = (observed >= 0).all() and (observed == np.round(observed)).all()
+    return "count" if is_count else "measurement"
+
+
+# ------------------------------------------------------------------------------- covariates
+
+
+def _split_covariates(
+    sources: Sources, rows: SeriesTable, config: PanelConfig, rules: TableConfig, horizon: int
+) -> tuple[list[str], list[str]]:
+    """Return the covariates of the table that are known ahead, and all that are past-only.
+
+    A covariate is known ahead if the table holds it for the whole horizon after the last value.
+    """
+    instants = to_instants(rows, config)
+    observed = np.flatnonzero(np.isfinite(instants.layers[VALUES]).any(axis=1))
+    end = int(instants.seconds[observed[-1] if len(observed) else -1])
+    further = {n: layer for n, layer in instants.layers.items() if n != VALUES}
+    ahead = _held_ahead(instants.seconds, further, end, horizon)
+    known = [name for name in further if name in ahead]
+    past_only = [name for name in further if name not in ahead and name != config.censored]
+    table = None if sources.covariates is None else read_shared(sources.covariates, rules)
+    if table is not None and KNOWN_AT not in table.column_names:  # vintages say it themselves
+        shared = to_instants(read_wide(table, None, "ds"), config)
+        layers = {n: shared.layers[VALUES][:, [i]] for i, n in enumerate(shared.ids)}
+        ahead = _held_ahead(shared.seconds, layers, end, horizon)
+        past_only += [name for name in shared.ids if name not in ahead]
+    return known, past_only
+
+
+def _held_ahead(
+    seconds: Int64[np.ndarray, " U"], layers: Layers, end: int, horizon: int
+) -> set[str]:
+    """Return the layers that have a value at so many times after the last value."""
+    after = seconds > end
+    held = {name: np.isfinite(layer[after]).any(axis=1).sum() for name, layer in layers.items()}
+    return {name for name, count in held.items() if count >= horizon}
+
+
+def _steps_ahead(settings: Mapping[str, Mapping[str, Any]], config: PanelConfig) -> int:
+    horizon = settings.get("lags", {}).get("horizon")
+    return read_horizon(horizon, clock_of(config)) if horizon else LagConfig().horizon
+
+
+def _static_columns(sources: Sources, rules: TableConfig) -> dict[str, list[str]]:
+    """Return the columns of numbers of the locations, complete and not all the same."""
+    if sources.places is None:
+        return {}
+    extra = read_candidates(sources.places, rules.location_columns).extra
+    columns = [name for name, values in extra.items() if _tells_apart(values)]
+    return {"static": columns} if columns else {}
+
+
+def _tells_apart(values: Sequence[Scalar]) -> bool:
+    numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
+    return len(numbers) > 1 and all(v is not None for v in values)
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+def _named_files(sources: Sources) -> dict[str, Any]:
+    """Return the names of the files, relative to the folder that holds all of them."""
+    folder = common_folder(sources)
+    values = [str(path.relative_to(folder)) for path in sources.values]
+    beside = {"locations": sources.places, "covariates": sources.covariates}
+    named = {n: str(path.relative_to(folder)) for n, path in beside.items() if path is not None}
+    return named | ({"file": values[0]} if len(values) == 1 else {"files": values})
+
+
+def common_folder(sources: Sources) -> Path:
+    """Return the folder that holds all files, or in which their folders are."""
+    folders = {path.parent for path in (*sources.values, *sources.tables)}
+    if len(folders) == 1:
+        return folders.pop()
+    return Path(os.path.commonpath([folder.resolve() for folder in folders]))
+
+
+def _said_step(panel: dict[str, Any]) -> Step | None:
+    """Return the step of the settings, taken out of them; None if they have none."""
+    months, minutes = panel.pop("step_months", None), panel.pop("step_minutes", None)
+    if months:
+        return Step(months * MONTH_MINUTES, months)
+    return Step(minutes) if minutes else None
 
 
 def _guess_zone(rows: SeriesTable, step: Step, timezone: str | None) -> str:
@@ -62,16 +205,6 @@ def _guess_zone(rows: SeriesTable, step: Step, timezone: str | None) -> str:
 
 def _are_midnights(times: Shaped[np.ndarray, " U"]) -> bool:
     return bool((times == times.astype("datetime64[D]")).all())
-
-
-def _is_count(values: Float32[np.ndarray, "U N"]) -> bool:
-    observed = values[np.isfinite(values)]
-    return bool((observed >= 0).all() and (observed == np.round(observed)).all())
-
-
-def _columns(layout: TableLayout) -> str:
-    named = {"time": layout.time, "id": layout.id, "value": layout.value}
-    return ",".join(f"{name}={column}" for name, column in named.items() if column is not None)
 
 
 def _mape_cut(values: Float32[np.ndarray, "U N"]) -> float:

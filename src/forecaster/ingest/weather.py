@@ -35,9 +35,9 @@ from forecaster.ingest.station import (
     read_reports,
 )
 from forecaster.panel.axis import MAX_FUTURE
-from forecaster.panel.columns import Table
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
+from forecaster.reading.load import Table
 
 WEATHER_NAMES = (*(quantity.name for quantity in QUANTITIES.values()), *FLAGS)
 MAX_GAP = 3  # hours

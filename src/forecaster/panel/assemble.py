@@ -13,11 +13,13 @@ from forecaster.clock.zone import to_utc
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import Layers, SeriesTable, align_to_axis, clock_of
-from forecaster.panel.columns import Table, load, need_columns, numbers, parse_times
+from forecaster.panel.columns import need_columns, numbers
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
 from forecaster.panel.renames import Rename, apply_renames, inherit_opens, read_renames
 from forecaster.panel.tables import read_locations, read_long, read_wide, sort_ids
 from forecaster.panel.vintages import KNOWN_AT, first_origins, sort_vintages
+from forecaster.reading.load import Table, load
+from forecaster.reading.times import parse_times
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class SideTables:
 
     locations: Table | Locations | None = None
     covariates: Table | None = None
-    local_covariates: Table | None = None
+    local_covariates: Table | SeriesTable | None = None
     renames: Table | None = None  # `old`, `new`, `from`
 
 
@@ -173,17 +175,23 @@ def _refuse_doubled(
         raise DataError(f"{name}: {count}: {texts}; give one row for each")
 
 
-def _read_local_covariates(tables: SideTables, axis: Axis, locations: Locations) -> Layers:
-    """Return the covariates by name, their columns in the order of the locations."""
-    if tables.local_covariates is None:
-        return {}
-    table, name = load(tables.local_covariates)
+def _read_local_table(source: Table) -> SeriesTable:
+    table, name = load(source)
     if KNOWN_AT in table.column_names:
         raise DataError(
             f"{name}: column {KNOWN_AT!r}: only covariates shared by all locations have vintages; "
             "give these in the table of covariates, or leave the column out"
         )
-    series = read_long(table, None)
+    return read_long(table, None)
+
+
+def _read_local_covariates(tables: SideTables, axis: Axis, locations: Locations) -> Layers:
+    """Return the covariates by name, their columns in the order of the locations."""
+    if tables.local_covariates is None:
+        return {}
+    series = tables.local_covariates
+    if not isinstance(series, SeriesTable):
+        series = _read_local_table(series)
     aligned = align_to_axis(series, axis.config, axis.start, axis.steps)
     if tables.renames is not None:
         times = clock_of(axis.config).axis(axis.start, len(next(iter(aligned.values()))))

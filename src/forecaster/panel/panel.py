@@ -42,7 +42,6 @@ from forecaster.panel.axis import (
     step_settings,
     with_step,
 )
-from forecaster.panel.columns import Table
 from forecaster.panel.hours import find_hours, given_hours, shared_hours
 from forecaster.panel.observed import (
     CENSORED_BY,
@@ -68,6 +67,7 @@ from forecaster.panel.tables import read_long, read_wide
 from forecaster.panel.vintages import read_vintages, vintages_writer
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
+from forecaster.reading.load import Table
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output

@@ -29,9 +29,10 @@ from jaxtyping import Bool, Float32, Float64
 from forecaster.choices import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some, nearest_name
 from forecaster.panel.axis import VALUES, SeriesTable
-from forecaster.panel.columns import Table, encode_ids, load, need_columns
+from forecaster.panel.columns import encode_ids, need_columns
 from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_instants, sort_ids
+from forecaster.reading.load import Table, load
 
 COLUMNS = ("old", "new", "from")
 SHARE_DAYS = 28  # after a split, by whose sums the history is divided

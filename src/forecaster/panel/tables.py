@@ -5,18 +5,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float32, Int64, Shaped
 
-from forecaster.choices import Kind
+from forecaster.choices import DateOrder, Kind
 from forecaster.clock.hours import OpeningHours, normal_hours
 from forecaster.clock.zone import to_utc
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, SeriesTable
-from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
+from forecaster.panel.columns import encode_ids, need_columns, numbers
 from forecaster.panel.parts import DATES, MAX_NAME_LENGTH, Locations, Scalar
+from forecaster.reading.load import Table, load
+from forecaster.reading.times import parse_times
 
 _LOCATION_COLUMNS = ("id", "name", "lat", "lon", *DATES, "hours")
 
 
-def read_long(source: Table, kind: Kind | None) -> SeriesTable:
+def read_long(source: Table, kind: Kind | None, dates: DateOrder | None = None) -> SeriesTable:
     """Return a long table: `unique_id`, `ds`, then columns of numbers.
 
     With a `kind`, one of these is `y`, the values; without it all are covariates.
@@ -25,7 +27,7 @@ def read_long(source: Table, kind: Kind | None) -> SeriesTable:
     need_columns(table, ("unique_id", "ds", *((VALUES,) if kind else ())), name)
     faults = Faults(name)
     codes, ids = encode_ids(table["unique_id"], faults)
-    seconds, naive = parse_times(table["ds"], "ds", faults)
+    seconds, naive = parse_times(table["ds"], "ds", faults, dates)
     columns = [c for c in table.column_names if c not in ("unique_id", "ds")]
     layers = {c: numbers(table[c], c, faults, _minimum(c, kind)) for c in columns}
     faults.raise_any(DataError)
@@ -45,13 +47,19 @@ def read_long(source: Table, kind: Kind | None) -> SeriesTable:
     return SeriesTable(unique, naive, tuple(sorted_ids), {c: spread(v) for c, v in layers.items()})
 
 
-def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) -> SeriesTable:
+def read_wide(
+    source: Table,
+    kind: Kind | None,
+    time: str,
+    dates: DateOrder | None = None,
+    layer: str = VALUES,
+) -> SeriesTable:
     """Return a wide table: a time column, then one column of numbers per location."""
     table, name = load(source)
     need_columns(table, (time,), name)
     faults = Faults(name)
     ids = tuple(sort_ids([c for c in table.column_names if c != time]))
-    seconds, naive = parse_times(table[time], time, faults)
+    seconds, naive = parse_times(table[time], time, faults, dates)
     columns = [numbers(table[c], c, faults, _minimum(layer, kind)) for c in ids]
     order = np.argsort(seconds, kind="stable")
     doubled = order[1:][np.diff(seconds[order]) == 0]

@@ -124,7 +124,7 @@ def hash_of(content: Any) -> str:
 def _fingerprint(recipe: Recipe, sources: Sources) -> dict[str, Any]:
     """Return hashes of the rules and of the files that a panel is built from."""
     rules = recipe.model_dump(mode="json", include={"panel", "trips", "table", "weather"})
-    files = [*sources.values, *(p for p in (sources.places, sources.weather) if p is not None)]
+    files = [*sources.values, *sources.tables]
     hashes = []
     for path in files:
         with path.open("rb") as file:

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
 from forecaster.ingest.mapping import parse_pairs
-from forecaster.panel.columns import load, need_columns
+from forecaster.panel.columns import need_columns
 from forecaster.panel.parts import DATES, Locations
 from forecaster.panel.tables import read_locations
+from forecaster.reading.load import load
 
 FIELDS = ("id", "name", "lat", "lon", *DATES, "hours")
 

@@ -1,0 +1,280 @@
+"""Which columns of a table are its times, its locations and its values.
+
+Columns are recognised by what they hold, and by name where several could be meant. What stays
+unclear is asked for.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forecaster.errors import ConfigError, DataError, Faults, name_some
+from forecaster.ingest.mapping import parse_pairs
+from forecaster.reading.times import as_texts, looks_like_time
+
+FIELDS = ("time", "id", "value")
+TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour", "zeit", "datum",
+              "zeitstempel", "datum_zeit", "datum_uhrzeit", "date_heure", "fecha", "data",
+              "time_utc", "timestamp_utc", "utc_timestamp", "ts", "epoch", "begin", "start", "von",
+              "from")  # fmt: skip
+PERIOD_NAMES = ("day", "week", "month", "quarter", "year", "jahr", "monat", "quartal", "tag",
+                "woche", "time_period", "period")  # where no other is a time  # fmt: skip
+CLOCK_NAMES = ("time", "hour", "uhrzeit", "stunde", "zeit", "heure", "hora", "von", "from", "ora")
+ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
+            "sensor_id", "zone", "zone_id", "site", "node", "region", "cell", "store", "shop",
+            "store_id", "item", "item_id", "meter", "meter_id", "device", "device_id", "filiale",
+            "standort", "messstelle", "zaehlpunkt", "zählpunkt", "geo", "country", "plant",
+            "werk", "metric", "series")  # fmt: skip
+VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "load", "cases",
+               "sales", "values", "obs_value", "wert", "messwert", "menge", "umsatz", "absatz",
+               "verbrauch", "kwh", "consumption", "concentration", "quantity", "qty", "valeur",
+               "valor", "visitors", "passengers", "volume", "total")  # fmt: skip
+CALENDAR_NAMES = ("year", "month", "day", "weekday", "day_of_week", "dayofweek", "hour", "week",
+                  "quarter", "minute", "jahr", "monat", "tag", "wochentag", "stunde", "is_weekend",
+                  "dow", "kw", "doy", "day_of_year")  # the clock gives them  # fmt: skip
+PLACE_NAMES = ("lat", "lon", "lng", "latitude", "longitude", "x", "y_coord", "x_coord", "altitude",
+               "elevation")  # fmt: skip
+ROW_NAMES = ("index", "row", "unnamed_0", "nr", "no", "lfd_nr", "record", "rec")
+_SAMPLE = 500  # rows by which a column is recognised
+_CLOCK = re.compile(r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?\s*")
+_MOST_KEYS = 3  # columns that name a location together
+_ASK = "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
+JOIN = "+"  # between columns that are meant together
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The columns of a table.
+
+    With an id it is long. With a value alone it is one series. With neither it is wide: every
+    other column is a location.
+    """
+
+    time: str  # of two columns such as a day and a clock, `date+hour`
+    id: str | None = None
+    value: str | None = None
+    further: tuple[str, ...] = ()  # columns of numbers beside the values
+    ignored: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        ignored = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
+        if self.value is None:
+            return f"wide: time = {self.time}, every other column a location{ignored}"
+        if self.id is None:
+            return f"one series: time = {self.time}, value = {self.value}{ignored}"
+        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{ignored}"
+
+    def mapping(self) -> str:
+        """The layout as an option: `time=when,id=sensor,value=flow`."""
+        named = {"time": self.time, "id": self.id, "value": self.value}
+        return ",".join(f"{name}={column}" for name, column in named.items() if column)
+
+
+def parse_layout(text: str) -> TableLayout:
+    """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
+    faults = Faults(f"columns {text!r}")
+    columns = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
+    if set(columns) not in ({"time"}, {"time", "value"}, set(FIELDS)):
+        faults.add("give time, of one series also value, and of a long table also id and value")
+    faults.raise_any(ConfigError)
+    return TableLayout(columns["time"], columns.get("id"), columns.get("value"))
+
+
+def complete_layout(layout: TableLayout, table: pa.Table) -> TableLayout:
+    """Return a layout with the further columns of the table: those of numbers, and others."""
+    used = {p for c in (layout.time, layout.id, layout.value) if c for p in parts_of(table, c)}
+    remaining = [c for c in table.column_names if c not in used]
+    numbers = [c for c in remaining if _is_covariate(table, c)]
+    if layout.value is None:
+        ignored = [c for c in remaining if not _is_number(table, c)]
+        return replace(layout, ignored=() if len(ignored) == len(remaining) else tuple(ignored))
+    ignored = [c for c in remaining if c not in numbers]
+    return replace(layout, further=tuple(numbers), ignored=tuple(ignored))
+
+
+def parts_of(table: pa.Table, column: str) -> list[str]:
+    """Return the columns that are meant by a name: itself, or those of `date+hour`."""
+    return [column] if column in table.column_names else column.split(JOIN)
+
+
+def guess_layout(table: pa.Table, name: str) -> TableLayout:
+    """Return the layout that a table suggests; an unclear one is refused."""
+    time = find_time(table, name)
+    identity = _find_id(table, time)
+    is_long = identity is not None or not _are_keys(table, parts_of(table, time))
+    taken = {*parts_of(table, time), *(parts_of(table, identity) if identity else ())}
+    remaining = [c for c in table.column_names if c not in taken]
+    value = _find_value(table, remaining)
+    if not is_long:
+        alone = value is not None and _normal(value) in VALUE_NAMES
+        return complete_layout(TableLayout(time, value=value if alone else None), table)
+    if identity is None or value is None:
+        unique = _are_keys(table, parts_of(table, time))
+        why = "a column is named as an id" if unique else "times repeat"
+        which = f"{why}, so it is long, but id and value are not recognised"
+        raise DataError(f"{name}: {which}; found: {name_some(table.column_names, 20)}; {_ASK}")
+    return complete_layout(TableLayout(time, identity, value), table)
+
+
+# ---------------------------------------------------------------------------------- times
+
+
+def find_time(table: pa.Table, name: str) -> str:
+    """Return the column of times, or a day and a clock joined; an unclear one is refused."""
+    time = _find_time(table)
+    if time is None:
+        columns = name_some(table.column_names, 20)
+        raise DataError(f"{name}: no unique time column; found: {columns}; {_ASK}")
+    return time
+
+
+def _find_time(table: pa.Table) -> str | None:
+    """Return the column of times, or a day and a clock joined."""
+    times = [c for c in table.column_names if _is_time(table, c)]
+    named = _by_name(table.column_names)
+    time = next(
+        (named[n] for n in TIME_NAMES if n in named and not _is_clock(table, named[n])), None
+    )
+    time = time or (times[0] if len(times) == 1 else _first_begin(table, times))
+    time = time or next((named[n] for n in PERIOD_NAMES if n in named), None)
+    if time is None or not _are_days(table, time):
+        return time
+    clocks = [c for c in table.column_names if c != time and _is_clock(table, c)]
+    return f"{time}{JOIN}{clocks[0]}" if clocks else time
+
+
+def _first_begin(table: pa.Table, times: Sequence[str]) -> str | None:
+    """Return that of two columns of times which is the earlier one in every row."""
+    if len(times) != 2:  # noqa: PLR2004 (begin and end)
+        return None
+    head = table.slice(0, _SAMPLE)
+    texts = [as_texts(head[c]) or head[c].cast(pa.string()) for c in times]
+    one, two = texts
+    if pc.all(pc.less(one, two)).as_py():
+        return times[0]
+    return times[1] if pc.all(pc.less(two, one)).as_py() else None
+
+
+def _is_time(table: pa.Table, column: str) -> bool:
+    kind = table[column].type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return True
+    texts = _sample_texts(table, column)
+    return bool(texts) and _is_text(table, column) and all(map(looks_like_time, texts))
+
+
+def _are_days(table: pa.Table, column: str) -> bool:
+    """Whether a column of times holds days without a time of day."""
+    kind = table[column].type
+    if pa.types.is_date(kind):
+        return True
+    if pa.types.is_timestamp(kind):
+        head = table[column].slice(0, _SAMPLE).drop_null()
+        return bool(pc.all(pc.equal(head, pc.floor_temporal(head, unit="day"))).as_py())
+    return not any(":" in text[6:] for text in _sample_texts(table, column))
+
+
+def _is_clock(table: pa.Table, column: str) -> bool:
+    """Whether a column holds times of day: 13:05, or hours from 0 to 24."""
+    if _is_text(table, column):
+        texts = _sample_texts(table, column)
+        return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
+    if _normal(column) not in CLOCK_NAMES or not pa.types.is_integer(table[column].type):
+        return False
+    ends = pc.min_max(table[column]).as_py()
+    return ends["min"] is not None and ends["min"] >= 0 and 20 <= ends["max"] <= 24  # noqa: PLR2004
+
+
+# -------------------------------------------------------------------------------- locations
+
+
+def _find_id(table: pa.Table, time: str) -> str | None:
+    """Return the column, or the few columns, that tell apart the rows of one time."""
+    taken = parts_of(table, time)
+    named = _by_name([c for c in table.column_names if c not in taken])
+    first = next((named[n] for n in ID_NAMES if n in named), None)
+    if first is not None and _are_keys(table, [*taken, first]):
+        return first
+    if first is None and _are_keys(table, taken):
+        return None
+    candidates = [c for c in named.values() if c != first and _can_tell_apart(table, c)]
+    most = _MOST_KEYS - (first is not None)
+    for count in range(1, most + 1):
+        for chosen in combinations(candidates, count):
+            columns = [*((first,) if first else ()), *chosen]
+            if _are_keys(table, [*taken, *columns]):
+                return JOIN.join(columns)
+    return first or (candidates[0] if len(candidates) == 1 else None)
+
+
+def _can_tell_apart(table: pa.Table, column: str) -> bool:
+    """Whether a column of texts has more than one."""
+    is_value = _normal(column) in VALUE_NAMES
+    if is_value or not _is_text(table, column) or _is_time(table, column):
+        return False
+    return bool(pc.count_distinct(table[column]).as_py() > 1)
+
+
+def _are_keys(table: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether no two rows agree in all columns."""
+    distinct = table.select(list(columns)).group_by(list(columns)).aggregate([])
+    return bool(distinct.num_rows == table.num_rows)
+
+
+# ----------------------------------------------------------------------------------- values
+
+
+def _find_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
+    """Return the column of values: by its name, or the only one of numbers, or the only one."""
+    named = _by_name(remaining)
+    value = next((named[n] for n in VALUE_NAMES if n in named), None)
+    numbers = [c for c in remaining if _is_covariate(table, c)]
+    if value is not None:
+        return value
+    return _only(numbers) or (None if numbers else _only(remaining))
+
+
+def _is_covariate(table: pa.Table, column: str) -> bool:
+    """Whether a column of numbers says more than the clock, the map or a row's number."""
+    name = _normal(column)
+    told = (*CALENDAR_NAMES, *PLACE_NAMES, *ROW_NAMES, *ID_NAMES)
+    is_id = name in told or name.endswith("_id")
+    return _is_number(table, column) and not is_id and pc.count(table[column]).as_py() > 0
+
+
+def _only(columns: Sequence[str]) -> str | None:
+    return columns[0] if len(columns) == 1 else None
+
+
+def _by_name(columns: Sequence[str]) -> Mapping[str, str]:
+    """Return the columns by their plain names; of two alike the first."""
+    named: dict[str, str] = {}
+    for column in columns:
+        named.setdefault(_normal(column), column)
+    return named
+
+
+def _normal(column: str) -> str:
+    """Return a name in small letters, without its unit: `Verbrauch [kWh]` is `verbrauch`."""
+    plain = re.sub(r"[\[(].*?[\])]", "", column).strip() or column
+    return re.sub(r"[^\w]+", "_", plain.lower()).strip("_")
+
+
+def _sample_texts(table: pa.Table, column: str) -> list[str]:
+    texts = as_texts(table[column].slice(0, _SAMPLE))
+    return [] if texts is None else pc.unique(texts.drop_null()).to_pylist()
+
+
+def _is_text(table: pa.Table, column: str) -> bool:
+    kind = table[column].type
+    return bool(pa.types.is_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _is_number(table: pa.Table, column: str) -> bool:
+    kind = table[column].type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number or pa.types.is_decimal(kind))

@@ -1,0 +1,1 @@
+"""Tables as people have them, from files and from other libraries, as Arrow tables."""

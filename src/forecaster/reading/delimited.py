@@ -1,0 +1,149 @@
+"""Text files with delimited columns, such as CSV, as Arrow tables."""
+
+import codecs
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from forecaster.choices import DecimalMark
+from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.reading.compressed import open_bytes
+from forecaster.reading.dialect import (
+    SAMPLE_BYTES,
+    Dialect,
+    find_dialect,
+    find_encoding,
+    is_ruling,
+)
+from forecaster.reading.numerals import convert_numerals
+from forecaster.reading.times import looks_like_time
+
+NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None", "#N/A", "#NV"]  # the last two are Excel's
+_CHUNK = 1 << 20
+_HEXADECIMAL = re.compile(r"(^|[\s,;|\t\"'])[+-]?0[xX][0-9a-fA-F]")
+_PADDED = re.compile(r"[+-]?0\d+")  # an id such as 007
+_BAD_WIDTHS = 5
+
+
+def read_delimited(
+    path: Path, texts: Sequence[str], decimal: DecimalMark | None, missing: Sequence[str]
+) -> tuple[pa.Table, Dialect]:
+    """Return the table of a text file, and how it is written.
+
+    Args:
+        path: the file, which may be compressed.
+        texts: columns that are read as text, in any case.
+        decimal: the mark in numbers; None: as found.
+        missing: texts for missing values, beside the usual ones.
+    """
+    encoding, sample, hexadecimal = _scan(path)
+    dialect = find_dialect(sample, encoding, str(path), decimal)
+    kept = {*texts} | ({n.lower() for n in dialect.names} if hexadecimal else set())
+    table = _read(path, dialect, kept | _text_columns(sample, dialect))
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise DataError(f"{path}: cannot be read as a table (a text is not {dialect.encoding})")
+    return convert_numerals(_drop_empty(table), dialect.decimal, missing, {*texts}), dialect
+
+
+def _scan(path: Path) -> tuple[str, str, bool]:
+    """Return the encoding of a whole file, its first lines, and if it has hexadecimal numbers.
+
+    A file that expands without bound is refused here, before anything of it is kept.
+    """
+    with open_bytes(path) as stream:
+        head = stream.read(SAMPLE_BYTES)
+        encoding = find_encoding(head)
+        decoder = codecs.getincrementaldecoder(encoding)()
+        text = sample = decoder.decode(head)
+        hexadecimal, cut = False, False
+        while True:
+            hexadecimal = hexadecimal or ("0x" in text and _HEXADECIMAL.search(text) is not None)
+            if not (chunk := stream.read(_CHUNK)):
+                break
+            cut = True
+            try:
+                text = decoder.decode(chunk)
+            except UnicodeDecodeError:  # the first letter beyond ASCII comes late
+                encoding = "cp1252"
+                decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+                text = decoder.decode(chunk)
+    return encoding, sample[: sample.rfind("\n") + 1] if cut else sample, hexadecimal
+
+
+def _text_columns(sample: str, dialect: Dialect) -> set[str]:
+    """Return the columns that begin with padded numbers or times: they are kept as written."""
+    lines = sample.splitlines()[dialect.lines_above + dialect.header :][:400]
+    columns: set[str] = set()
+    for line in lines:
+        cells = line.split(dialect.delimiter)
+        if len(cells) == len(dialect.names):
+            columns |= {
+                name.lower()
+                for name, cell in zip(dialect.names, cells, strict=True)
+                if _PADDED.fullmatch(cell.strip(' "')) or _is_written_time(cell.strip(' "'))
+            }
+    return columns
+
+
+def _is_written_time(text: str) -> bool:
+    """Whether a text is a time that is no number."""
+    return not text.isdigit() and looks_like_time(text)
+
+
+def _read(path: Path, dialect: Dialect, texts: set[str]) -> pa.Table:
+    faults, bad = Faults(str(path)), 0
+
+    def note(row: pyarrow.csv.InvalidRow) -> str:
+        nonlocal bad
+        if not is_ruling(row.text):
+            bad += 1
+            if bad <= _BAD_WIDTHS:
+                faults.add(
+                    f"{row.text[:60]!r}: {row.actual_columns} columns in place of "
+                    f"{row.expected_columns}"
+                )
+        return "skip"
+
+    with open_bytes(path) as stream:
+        table = pyarrow.csv.read_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(
+                encoding=_codec(dialect.encoding),
+                skip_rows=dialect.lines_above + dialect.header + dialect.units,
+                column_names=list(dialect.names),
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=dialect.delimiter, invalid_row_handler=note
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={n: pa.string() for n in dialect.names if n.strip().lower() in texts},
+                null_values=NULL_TEXTS,
+                strings_can_be_null=True,
+                decimal_point=dialect.decimal,
+            ),
+        )
+    if bad:
+        more = f", and {bad - _BAD_WIDTHS} more" if bad > _BAD_WIDTHS else ""
+        raise DataError(
+            f"{path}: cannot be read as a table: {count_of(bad, 'row')} of another length: "
+            f"{name_some(faults.messages)}{more}; mend or remove them"
+        )
+    return table
+
+
+def _codec(encoding: str) -> str:
+    return "utf8" if encoding in ("utf-8", "utf-8-sig") else encoding
+
+
+def _drop_empty(table: pa.Table) -> pa.Table:
+    """Return the table without nameless empty columns, which delimiters at line ends leave."""
+    kept = [
+        index
+        for index, name in enumerate(table.column_names)
+        if name.strip() or pc.count(table.column(index)).as_py()
+    ]
+    return table.select(kept) if len(kept) < table.num_columns else table

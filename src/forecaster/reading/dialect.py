@@ -1,0 +1,180 @@
+"""How a text file writes its table: encoding, delimiter, decimal mark, first row.
+
+Everything is found in the beginning of the file. What fits two readings is asked for.
+"""
+
+import codecs
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from forecaster.choices import DecimalMark
+from forecaster.errors import ConfigError, DataError
+from forecaster.reading.times import is_calendar_date, looks_like_time
+
+SAMPLE_BYTES = 1 << 20
+_SAMPLE_LINES = 400
+_DELIMITERS = ("\t", ";", "|", ",")  # of two that fit alike, the first: commas stand in numbers
+_DELIMITER_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
+_NUMBER = re.compile(r"[+-]?(?:\d[\d.,'’\u00a0\u202f ]*|[.,]\d+)(?:[eE][+-]?\d+)?")
+_RULING = re.compile(r"[-=_+| \t]*")  # a line drawn between rows
+_COMMA_DECIMALS = re.compile(r"(?!\d{1,3},\d{3}$|0+,\d{3}$)\d*,\d+|0,\d{3}|\d{1,3}(\.\d{3})+,\d+")
+_DOT_DECIMALS = re.compile(r"(?!\d{1,3}\.\d{3}$)\d*\.\d+|0\.\d{3}|\d{1,3}(,\d{3})+\.\d+")
+_COMMA_GROUPS = re.compile(r"\d{1,3}(,\d{3}){2,}")
+_DOT_GROUPS = re.compile(r"\d{1,3}(\.\d{3}){2,}")
+_EITHER = {",": re.compile(r"[1-9]\d{0,2},\d{3}"), ".": re.compile(r"[1-9]\d{0,2}\.\d{3}")}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the rows of a file are written."""
+
+    encoding: str
+    delimiter: str
+    decimal: DecimalMark
+    lines_above: int  # before the header
+    names: tuple[str, ...]  # of the columns
+    header: bool = True  # False: the first row holds values
+    units: bool = False  # whether a row of units follows the header
+
+    def __str__(self) -> str:
+        parts = [f"{_DELIMITER_NAMES[self.delimiter]}-separated, {self.encoding}"]
+        parts += ["decimal comma"] if self.decimal == "," else []
+        parts += [f"{self.lines_above} lines above the header left out"] * bool(self.lines_above)
+        parts += ["no header"] * (not self.header) + ["a row of units left out"] * self.units
+        return ", ".join(parts)
+
+
+def find_encoding(sample: bytes) -> str:
+    """Return the encoding of a text: by its mark, else UTF-8 where it fits, else cp1252."""
+    if sample.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = sample[: 1 << 12]
+    if head.count(0) * 3 > len(head):
+        return "utf-16-be" if head[:1] == b"\0" else "utf-16-le"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def find_dialect(
+    text: str, encoding: str, name: str, decimal: DecimalMark | None = None
+) -> Dialect:
+    """Return the dialect of the beginning of a file.
+
+    Args:
+        text: its first lines.
+        encoding: of the file.
+        name: of the file, for messages.
+        decimal: the mark in numbers; None: as found.
+    """
+    lines = text.splitlines()[:_SAMPLE_LINES]
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{name}: cannot be read as a table (it is empty); give a header and rows")
+    delimiter = _find_delimiter(lines)
+    rows = list(_split(lines, delimiter))
+    width = _usual_width(rows)
+    first = next(number for number, (_, cells) in enumerate(rows) if len(cells) == width)
+    line, names = rows[first]
+    below = [cells for _, cells in rows[first + 1 :] if len(cells) == width]
+    header = not _is_values(names)
+    return Dialect(
+        encoding=encoding,
+        delimiter=delimiter,
+        decimal=decimal or _find_decimal((c for cells in below for c in cells), delimiter, name),
+        lines_above=line,
+        names=tuple(c.strip() for c in names) if header else _numbered(width),
+        header=header,
+        units=header and _are_units(below),
+    )
+
+
+def is_ruling(text: str) -> bool:
+    """Whether a line only draws a line."""
+    return _RULING.fullmatch(text) is not None
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    best, share = None, 0.0
+    for delimiter in _DELIMITERS:
+        rows = list(_split(lines, delimiter))
+        width = _usual_width(rows)
+        alike = sum(len(cells) == width for _, cells in rows) / max(len(rows), 1)
+        if width > 1 and alike > share + 0.05:
+            best, share = delimiter, alike
+    return best or ","  # a single column
+
+
+def _split(lines: Sequence[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
+    """Yield the number of lines above each row, and its cells."""
+    reader, above = csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 0
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells) and not is_ruling(delimiter.join(cells)):
+                yield above, cells
+            above = reader.line_num
+    except csv.Error:  # a field without end: other delimiters may fit
+        return
+
+
+def _usual_width(rows: Sequence[tuple[int, list[str]]]) -> int:
+    widths = Counter(len(cells) for _, cells in rows)
+    return widths.most_common(1)[0][0] if widths else 1
+
+
+def _is_values(cells: Sequence[str]) -> bool:
+    """Whether a first row holds values: one or two dates, and else numbers only."""
+    dates = sum(is_calendar_date(cell) for cell in cells)
+    plain = [c for c in cells if c.strip() and not looks_like_time(c) and not _is_number(c)]
+    return 0 < dates <= 2 and len(cells) > dates and not plain  # noqa: PLR2004 (begin and end)
+
+
+def _are_units(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has texts where all that follow have numbers or times."""
+    if len(rows) < 3:  # noqa: PLR2004 (rows below must tell)
+        return False
+    values = [_is_value(cell) for cell in rows[0]]
+    return not any(values) and all(any(map(_is_value, row)) for row in rows[1:3])
+
+
+def _is_value(cell: str) -> bool:
+    return _is_number(cell) or looks_like_time(cell)
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER.fullmatch(cell.strip()) is not None
+
+
+def _numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"column {number}" for number in range(1, width + 1))
+
+
+def _bare(number: str) -> str:
+    """Return a number without sign, exponent and spaces between thousands."""
+    return re.sub(r"^[+-]|[eE].*$|['’\s]", "", number.strip())
+
+
+def _find_decimal(cells: Iterable[str], delimiter: str, name: str) -> DecimalMark:
+    """Return the decimal mark of all numbers; what fits both is asked for."""
+    numbers = {_bare(cell) for cell in cells if _is_number(cell)}
+    commas = {n for n in numbers if _COMMA_DECIMALS.fullmatch(n) or _DOT_GROUPS.fullmatch(n)}
+    dots = {n for n in numbers if _DOT_DECIMALS.fullmatch(n) or _COMMA_GROUPS.fullmatch(n)}
+    ask = "give --decimal , or --decimal . (in Python decimal=)"
+    if commas and dots:
+        shown = f"{min(commas)!r} and {min(dots)!r}"
+        raise ConfigError(f"{name}: numbers are written both as {shown}; {ask}")
+    if commas or dots:
+        return "," if commas else "."
+    unclear = {mark: {n for n in numbers if p.fullmatch(n)} for mark, p in _EITHER.items()}
+    if unclear["."] and (unclear[","] or delimiter == ";"):
+        unclear[","] |= unclear["."]
+    if unclear[","]:
+        shown = min(unclear[","])
+        raise ConfigError(f"{name}: {shown!r} may have thousands or decimals; {ask}")
+    return "."

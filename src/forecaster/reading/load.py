@@ -1,0 +1,184 @@
+"""A table from anything that is one: `load`.
+
+Files: text with delimited columns, Parquet and workbooks, compressed or not. Objects: frames of
+pandas and polars, Arrow tables, relations of DuckDB, and all else with Arrow's or the dataframe
+interchange protocol.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.interchange
+import pyarrow.parquet as pq
+
+from forecaster.choices import DecimalMark
+from forecaster.errors import DataError, name_some
+from forecaster.reading import compressed, workbook
+from forecaster.reading.delimited import read_delimited
+from forecaster.reading.numerals import convert_numerals
+from forecaster.reading.workbook import read_workbook
+
+TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", ".asc")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TABLE_SUFFIXES = (
+    *PARQUET_SUFFIXES,
+    *workbook.SUFFIXES,
+    *(text + packed for text in TEXT_SUFFIXES for packed in ("", *compressed.SUFFIXES)),
+)
+_SOURCE, _FORM = b"forecaster.source", b"forecaster.form"
+_PARQUET_EXPANSION = 2_000  # a column of one value reaches about that
+_BYTES_PER_CELL = 8
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table with Arrow's protocol (the PyCapsule interface), such as a frame of polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the table as a capsule."""
+
+
+@runtime_checkable
+class Interchange(Protocol):
+    """A table with the dataframe interchange protocol."""
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Return the table as an object of the protocol."""
+
+
+Table: TypeAlias = pd.DataFrame | pa.Table | ArrowStream | Interchange | str | Path
+
+
+@dataclass(frozen=True)
+class ReadRules:
+    """What a reader is told about a table, where the table itself does not tell."""
+
+    decimal: DecimalMark | None = None  # in numbers
+    missing: tuple[str, ...] = ()  # markers, such as -999 or n/a
+
+
+def load(
+    source: Table, texts: Sequence[str] = (), rules: ReadRules | None = None
+) -> tuple[pa.Table, str]:
+    """Return a table and its name for messages.
+
+    Args:
+        source: a file, a frame or another table.
+        texts: columns of a text file that are read as text, in any case.
+        rules: what the table does not tell.
+    """
+    rules = rules or ReadRules()
+    if isinstance(source, pa.Table):
+        return source, (source.schema.metadata or {}).get(_SOURCE, b"table").decode()
+    if isinstance(source, pd.DataFrame):
+        return _from_pandas(source), "table"
+    if isinstance(source, ArrowStream | Interchange):
+        return _from_protocol(source), "table"
+    path = Path(source)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give a .csv, .xlsx or .parquet table")
+    return _read_file(path, texts, rules), str(path)
+
+
+def form_of(table: pa.Table) -> str:
+    """Return how the file of a table is written: `semicolon-separated, cp1252`."""
+    return str((table.schema.metadata or {}).get(_FORM, b"a table in memory").decode())
+
+
+def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
+    suffix = "".join(path.suffixes[-2:]).lower()
+    try:
+        if suffix.endswith(PARQUET_SUFFIXES):
+            _refuse_large_parquet(path)
+            return _named(pq.read_table(path), path, "Parquet")
+        if suffix.endswith(workbook.SUFFIXES):
+            table, sheet = read_workbook(path)
+            decimal = rules.decimal or "."
+            return _named(convert_numerals(table, decimal, rules.missing), path, sheet)
+        if suffix.endswith(TABLE_SUFFIXES):
+            as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
+            table, dialect = read_delimited(path, [*as_text], rules.decimal, rules.missing)
+            return _named(table, path, str(dialect))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as a table ({error})") from error
+    raise DataError(
+        f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx or "
+        ".parquet file"
+    )
+
+
+def _refuse_large_parquet(path: Path) -> None:
+    metadata = pq.read_metadata(path)
+    need = metadata.num_rows * metadata.num_columns * _BYTES_PER_CELL
+    size = path.stat().st_size
+    if need > max(_PARQUET_EXPANSION * size, compressed.FREE_BYTES):
+        raise DataError(
+            f"{path}: refused: {size:,} bytes become {need:,}, more than {_PARQUET_EXPANSION:,} "
+            "times as many; give the table in smaller files"
+        )
+
+
+def _named(table: pa.Table, path: Path, form: str) -> pa.Table:
+    """Return the table with its file and form in its metadata, which select and rename keep."""
+    return table.replace_schema_metadata({_SOURCE: str(path).encode(), _FORM: form.encode()})
+
+
+def _from_protocol(source: ArrowStream | Interchange) -> pa.Table:
+    try:
+        table = (
+            pa.table(source)
+            if isinstance(source, ArrowStream)
+            else pa.interchange.from_dataframe(source)
+        )
+        return pa.table({n: _plain(table[n]) for n in table.column_names})
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"table: columns must be numbers, texts or times ({error})") from error
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose texts are Arrow's plain ones; polars and DuckDB have others."""
+    if pa.types.is_dictionary(column.type):
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
+            for chunk in column.chunks
+            if _is_text(chunk.dictionary.type)
+        ]
+        return pa.chunked_array(chunks) if len(chunks) == column.num_chunks else column
+    return column.cast(pa.string()) if _is_text(column.type) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_string or pa.types.is_string_view(kind))
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    try:
+        if any(name is not None for name in frame.index.names):
+            frame = frame.reset_index()
+        frame = frame.rename(columns=str)
+        refuse_doubled(list(frame.columns), "table")
+        # Objects (mixed offsets, Python datetimes) become text, so that there is one parser.
+        as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
+        return pa.Table.from_pandas(frame.assign(**as_text), preserve_index=False)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"table: columns must be numbers, texts or times ({error})") from error
+
+
+def refuse_doubled(names: list[str], source: str) -> None:
+    """Refuse columns given twice."""
+    doubled = sorted(name for name, count in Counter(names).items() if count > 1)
+    if doubled:
+        raise DataError(f"{source}: columns given twice: {name_some(doubled)}")
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return None
+    return str(value)

@@ -1,0 +1,105 @@
+"""The first filled sheet of a workbook (.xlsx, .ods, .xls) as an Arrow table."""
+
+import zipfile
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from forecaster.errors import DataError, need_extra
+from forecaster.reading.compressed import refuse_expansion
+
+SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
+_CHUNK = 1 << 20
+
+
+def read_workbook(path: Path) -> tuple[pa.Table, str]:
+    """Return the table of the first sheet with rows, and which sheet it is."""
+    calamine = need_extra("python_calamine", "excel")
+    _refuse_large(path)
+    try:
+        workbook = calamine.CalamineWorkbook.from_path(str(path))
+        for name in workbook.sheet_names:
+            rows = workbook.get_sheet_by_name(name).to_python(skip_empty_area=True)
+            if len(rows) > 1:
+                return _table(rows), f"sheet {name!r}"
+    except calamine.CalamineError as error:
+        raise DataError(f"{path}: cannot be read as a workbook ({error})") from error
+    raise DataError(f"{path}: no sheet has a header and a row")
+
+
+def _refuse_large(path: Path) -> None:
+    """Refuse a workbook that expands without bound; its own sizes are not believed."""
+    if not zipfile.is_zipfile(path):
+        return
+    expanded = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                with archive.open(member) as file:
+                    while chunk := file.read(_CHUNK):
+                        expanded += len(chunk)
+                        refuse_expansion(path, expanded)
+    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{path}: damaged ({error}); save it again") from error
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Return the rows below the first one that is filled across the sheet."""
+    width = max(map(len, rows))
+    filled = [sum(_is_filled(cell) for cell in row) for row in rows]
+    usual = sorted(filled)[len(filled) // 2]
+    first = next(n for n, count in enumerate(filled) if count >= min(usual, width))
+    names = [str(cell).strip() for cell in rows[first]]
+    columns = [[_value(row[n]) for row in rows[first + 1 :]] for n in range(width)]
+    kept = [n for n in range(width) if names[n] or any(v is not None for v in columns[n])]
+    table: pa.Table = pa.Table.from_arrays(
+        [_column(columns[n]) for n in kept], names=[names[n] for n in kept]
+    )
+    return table
+
+
+def _is_filled(cell: Any) -> bool:
+    return cell is not None and cell != ""
+
+
+def _value(cell: Any) -> Any:
+    """Return a cell; a whole number of a workbook is a float there."""
+    if isinstance(cell, str):
+        return cell.strip() or None
+    if isinstance(cell, timedelta):
+        return str(datetime.min + cell)[11:]
+    return cell
+
+
+def _column(cells: Sequence[Any]) -> pa.Array:
+    filled = [cell for cell in cells if cell is not None]
+    kinds = {type(cell) for cell in filled}
+    if kinds <= {int, float}:
+        whole = all(float(cell).is_integer() and abs(cell) < 2**53 for cell in filled)
+        return pa.array(
+            [None if c is None else int(c) if whole else float(c) for c in cells],
+            pa.int64() if whole and filled else pa.float64(),
+        )
+    if kinds <= {date, datetime}:
+        return pa.array([_moment(cell) for cell in cells], pa.timestamp("s"))
+    return pa.array([None if c is None else _text(c) for c in cells], pa.string())
+
+
+def _moment(cell: date | datetime | None) -> datetime | None:
+    """Return a time of a workbook, whose fractions of a day are rounded to the second."""
+    if cell is None:
+        return None
+    if not isinstance(cell, datetime):
+        return datetime(cell.year, cell.month, cell.day)
+    return (cell + timedelta(microseconds=500_000)).replace(microsecond=0)
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, time):
+        return cell.strftime("%H:%M:%S")
+    return str(_moment(cell)) if isinstance(cell, date) else str(cell)

@@ -1,0 +1,353 @@
+import bz2
+import gzip
+import lzma
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from forecaster.errors import ConfigError, DataError
+from forecaster.reading import compressed
+from forecaster.reading.load import ReadRules, form_of, load
+
+
+def test_a_csv_keeps_ids_and_times_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("unique_id,ds,y\n007,2014-06-01T08:00-04:00,1\n1e3,2014-06-01,\n")
+    table, name = load(path)
+    assert table["unique_id"].to_pylist() == ["007", "1e3"]
+    assert table["ds"].to_pylist() == ["2014-06-01T08:00-04:00", "2014-06-01"]
+    assert table["y"].to_pylist() == [1, None]
+    assert name == str(path)
+
+
+def test_a_csv_may_be_compressed_and_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    content = "\ufeffunique_id,ds,y\r\n007,2014-06-01,1\r\n".encode()
+    (tmp_path / "long.csv.gz").write_bytes(gzip.compress(content))
+    table, _ = load(str(tmp_path / "long.csv.gz"))
+    assert table.to_pylist() == [{"unique_id": "007", "ds": "2014-06-01", "y": 1}]
+
+
+def test_the_words_for_nothing_in_a_csv_are_null(tmp_path: Path) -> None:
+    words = ["", "NA", "N/A", "NULL", "null", "None"]
+    (tmp_path / "long.csv").write_text("unique_id,y\n" + "".join(f"a,{w}\n" for w in [*words, 0]))
+    table, _ = load(tmp_path / "long.csv")
+    assert table["y"].to_pylist() == [None] * 6 + [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.parquet", b"PAR1 and nothing more", "cannot be read as a table"),
+        ("a.csv", b"", "cannot be read as a table"),
+        ("a.csv", b"unique_id,ds\na,b,c\n", "cannot be read as a table"),
+        ("a.csv", b"unique_id,ds\n\x81,b\n", "cannot be read as a table"),
+        ("a.csv.gz", b"\x1f\x8b damaged", "damaged or cut short"),
+        ("a.docx", b"PK", r"\.docx; give a \.csv \(also"),
+        ("a.xlsx", b"PK", "cannot be read as a workbook"),
+        ("a", b"", "no suffix; give a"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load(tmp_path / name)
+
+
+def test_a_parquet_file_cut_short_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"y": list(range(997))}), tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    for part in range(7):
+        (tmp_path / "a.parquet").write_bytes(whole[: len(whole) * part // 7])
+        with pytest.raises(DataError, match="cannot be read as a table"):
+            load(tmp_path / "a.parquet")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "a.csv", tmp_path):
+        with pytest.raises(DataError, match="no such file; give a"):
+            load(path)
+
+
+def test_named_levels_of_a_pandas_index_become_columns() -> None:
+    frame = pd.DataFrame({"unique_id": ["a", "b"], "ds": ["2014-06-01"] * 2, "y": [1, 2]})
+    table, _ = load(frame.set_index(["unique_id", "ds"]))
+    assert table.to_pydict() == frame.to_dict("list")
+
+
+def test_a_pandas_index_without_a_name_is_left_out() -> None:
+    table, _ = load(pd.DataFrame({"y": [1, 2]}, index=[5, 3]))
+    assert table.column_names == ["y"]
+
+
+def test_pandas_columns_named_by_numbers_become_texts() -> None:
+    table, _ = load(pd.DataFrame({7: pd.Series([1, None], dtype=object), "ds": ["a", "b"]}))
+    assert table.to_pydict() == {"7": ["1", None], "ds": ["a", "b"]}
+
+
+def test_pandas_columns_given_twice_are_refused() -> None:
+    with pytest.raises(DataError, match="table: columns given twice: ds, y"):
+        load(pd.DataFrame([[1, 2, 3, 4]], columns=["y", "y", "ds", "ds"]))
+    with pytest.raises(DataError, match="columns given twice: 1"):
+        load(pd.DataFrame([[1, 2]], columns=[1, "1"]))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"ds": ["a"]}, index=pd.Index(["a"], name="ds")),
+        pd.DataFrame({"y": [1j]}),
+    ],
+)
+def test_a_frame_that_is_no_plain_table_is_refused(frame: pd.DataFrame) -> None:
+    with pytest.raises(DataError, match="columns must be numbers, texts or times"):
+        load(frame)
+
+
+def test_a_pandas_frame_is_not_changed_by_reading_it() -> None:
+    frame = pd.DataFrame(
+        {1: pd.Series(["x", np.nan], dtype=object), "y": [1.5, np.nan]},
+        index=pd.Index([3, 2], name="row"),
+    )
+    before = frame.copy(deep=True)
+    load(frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+# ------------------------------------------------------------------- as people have files
+
+GERMAN = "Zähler;Zeit;kWh\nA;31.12.2022 00:15;1.234,5\nB;31.12.2022 00:15;0,25\n"
+READ = [
+    {"Zähler": "A", "Zeit": "31.12.2022 00:15", "kWh": 1234.5},
+    {"Zähler": "B", "Zeit": "31.12.2022 00:15", "kWh": 0.25},
+]
+
+
+def put(folder: Path, content: str | bytes, name: str = "a.csv") -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    (folder / name).write_bytes(data)
+    return folder / name
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+def test_a_spreadsheets_csv_is_read_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    path = put(tmp_path, GERMAN.rstrip().encode(encoding))  # no last line break
+    table, _ = load(path)
+    assert table.to_pylist() == READ
+    assert form_of(table) == f"semicolon-separated, {encoding}, decimal comma"
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(tmp_path: Path, mark: str) -> None:
+    rows = [["id", "when", "n"], ["a", "2022-01-01 00:00", "1.5"], ["b", "2022-01-01 01:00", "2"]]
+    table, _ = load(put(tmp_path, "\r\n".join(mark.join(row) for row in rows)))
+    assert table.column_names == ["id", "when", "n"]
+    assert table["n"].to_pylist() == [1.5, 2.0]
+
+
+def zstd(content: bytes) -> bytes:
+    return pa.compress(content, codec="zstd", asbytes=True)
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstd,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_a_file_is_decompressed_by_what_it_is_whatever_its_name(
+    tmp_path: Path, suffix: str
+) -> None:
+    packed = PACKERS[suffix](GERMAN.encode())
+    for name in (f"a.csv.{suffix}", "b.csv"):
+        assert load(put(tmp_path, packed, name))[0].to_pylist() == READ
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "zst"])
+def test_A3_a_file_that_expands_without_bound_is_refused_in_little_memory(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 20)
+    row = b"2022-01-01 00:00,1\n"
+    path = put(tmp_path, PACKERS[suffix](b"ds,y\n" + row * 1_000_000), f"a.csv.{suffix}")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="over 200 times its size; decompress it first"):
+        load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20
+
+
+def test_A3_a_workbook_that_expands_without_bound_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b" " * (20 << 20))
+    with pytest.raises(DataError, match="refused: more than"):
+        load(tmp_path / "a.xlsx")
+
+
+def test_A3_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path: Path) -> None:
+    column = pa.array([None], pa.null()).take(pa.array(np.zeros(40_000_000, dtype=np.int8)))
+    pq.write_table(pa.table({"ds": column, "y": column}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="bytes become 640,000,000, more than 2,000 times"):
+        load(tmp_path / "a.parquet")
+
+
+def test_A5_compressed_data_cut_short_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    for suffix, pack in PACKERS.items():
+        whole = pack(GERMAN.encode() * 40)
+        with pytest.raises(DataError, match="damaged or cut short"):
+            load(put(tmp_path, whole[: len(whole) // 2], f"a.csv.{suffix}"))
+
+
+def test_A7_hexadecimal_is_no_number(tmp_path: Path) -> None:
+    table, _ = load(put(tmp_path, "id,n\na,1\nb,0x10\nc,2\n"))
+    assert table["n"].to_pylist() == ["1", "0x10", "2"]  # refused later, with its row
+
+
+def test_lines_above_the_header_and_a_row_of_units_are_left_out(tmp_path: Path) -> None:
+    above = "sep=;\nLogger 7\n\n"
+    table, _ = load(put(tmp_path, f"{above}Zeit;T1;T2\n;°C;°C\n1.2.2022;3,5;4\n2.2.2022;3;4,25\n"))
+    assert table["T1"].to_pylist() == [3.5, 3.0]
+    assert "3 lines above the header left out" in form_of(table)
+    assert "a row of units left out" in form_of(table)
+
+
+def test_a_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
+    table, _ = load(put(tmp_path, "2022-01-01 00:00:00,21.5,7\n2022-01-01 00:01:00,21.6,8\n"))
+    assert table.column_names == ["column 1", "column 2", "column 3"]
+    assert table.num_rows == 2
+    assert "no header" in form_of(table)
+
+
+def test_bars_around_rows_and_ruled_lines_are_no_cells(tmp_path: Path) -> None:
+    text = "|Werk|Datum     |Menge |\n" + "-" * 25 + "\n"
+    text += "|W1  |31.12.2022|1.234 |\n|W2  |31.12.2022|    5,5|\n"
+    table, _ = load(put(tmp_path, text))
+    assert table.column_names == ["Werk", "Datum", "Menge"]
+    assert table["Menge"].to_pylist() == [1234.0, 5.5]
+
+
+def test_numbers_that_may_have_thousands_or_decimals_are_asked_for(tmp_path: Path) -> None:
+    path = put(tmp_path, "id;n\na;1,234\nb;5,678\n")
+    with pytest.raises(ConfigError, match=r"'1,234' may have thousands or decimals; give --decim"):
+        load(path)
+    assert load(path, rules=ReadRules(decimal=","))[0]["n"].to_pylist() == [1.234, 5.678]
+    assert load(path, rules=ReadRules(decimal="."))[0]["n"].to_pylist() == [1234.0, 5678.0]
+    with pytest.raises(ConfigError, match=r"written both as '1,5' and '2\.5'; give --decimal"):
+        load(put(tmp_path, "id;n\na;1,5\nb;2.5\n"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "values"),
+    [
+        (["1,234.5", "7"], [1234.5, 7.0]),
+        (["1,234,567", "7"], [1234567.0, 7.0]),
+        (["1.234.567", "7"], [1234567.0, 7.0]),
+        (["1'234.5", "7"], [1234.5, 7.0]),
+        (["1 234,5", "-7"], [1234.5, -7.0]),
+        (["1\u00a0234,5", "+7"], [1234.5, 7.0]),
+        (["0,234", "7"], [0.234, 7.0]),
+        (["1,5e3", "7"], [1500.0, 7.0]),
+    ],
+)
+def test_groups_of_thousands_are_told_from_decimals(
+    tmp_path: Path, numbers: list[str], values: list[float]
+) -> None:
+    rows = "".join(f"x\t{number}\n" for number in numbers)
+    assert load(put(tmp_path, "id\tn\n" + rows))[0]["n"].to_pylist() == values
+
+
+def test_markers_of_missing_values_do_not_hide_numbers(tmp_path: Path) -> None:
+    path = put(tmp_path, "id;n\na;1,5\nb;k.A.\nc;-\n")
+    table, _ = load(path, rules=ReadRules(missing=("k.A.", "-")))
+    assert table["n"].to_pylist() == [1.5, None, None]
+
+
+def test_rows_of_another_length_are_shown(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"1 row of another length: 'Summe;7': 2 columns in place"):
+        load(put(tmp_path, "id;when;n\na;2022-01-01;3\nb;2022-01-01;4\nSumme;7\n"))
+
+
+def test_a_workbook_is_read_with_its_days_and_whole_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "Datum": pd.date_range("2022-12-30", periods=3),
+            "Ort": ["a", "b", "a"],
+            "n": [1, 2, None],
+        }
+    )
+    write_workbook(frame, tmp_path / "a.xlsx")
+    table, _ = load(tmp_path / "a.xlsx")
+    assert str(table["Datum"][1]) == "2022-12-31 00:00:00"
+    assert table["n"].to_pylist() == [1, 2, None]
+    assert form_of(table) == "sheet 'Sheet1'"
+
+
+def write_workbook(frame: pd.DataFrame, path: Path) -> None:
+    """Write the smallest workbook that holds a frame, by hand: days are numbers since 1899."""
+    epoch = pd.Timestamp("1899-12-30")
+
+    def cell(value: object) -> str:
+        if isinstance(value, pd.Timestamp):
+            return f'<c s="1"><v>{(value - epoch) / pd.Timedelta(days=1)}</v></c>'
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+        return "<c/>" if pd.isna(value) else f"<c><v>{value}</v></c>"  # type: ignore[call-overload]
+
+    rows = [list(frame.columns), *frame.itertuples(index=False)]
+    body = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
+        '<sheet name="Sheet1" sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships">'
+        f'<Relationship Id="r1" Type="{office}/worksheet" Target="worksheets/sheet1.xml"/>'
+        f'<Relationship Id="r2" Type="{office}/styles" Target="styles.xml"/></Relationships>',
+        "xl/styles.xml": f'<styleSheet xmlns="{main}"><cellXfs><xf numFmtId="0"/>'
+        '<xf numFmtId="22"/></cellXfs></styleSheet>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{body}</sheetData>'
+        "</worksheet>",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+
+
+# -------------------------------------------------------------------------- other libraries
+
+
+def test_frames_of_polars_and_relations_of_duckdb_are_tables() -> None:
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    frame = polars.DataFrame({"id": ["a", "b"], "n": [1, None]})
+    expected = [{"id": "a", "n": 1}, {"id": "b", "n": None}]
+    assert load(frame)[0].to_pylist() == expected
+    categories = frame.with_columns(polars.col("id").cast(polars.Categorical))
+    assert load(categories)[0].to_pylist() == expected
+    relation = duckdb.sql("select * from (values ('a', 1), ('b', null)) t(id, n)")
+    assert load(relation)[0].to_pylist() == expected
+
+
+def test_a_frame_with_the_interchange_protocol_alone_is_a_table() -> None:
+    class Exchanged:
+        """A frame of a library that we do not know."""
+
+        def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+            return pa.table({"n": [1, 2]}).__dataframe__(nan_as_null, allow_copy)
+
+    assert load(Exchanged())[0].to_pylist() == [{"n": 1}, {"n": 2}]
