@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
+from forecaster.serve.http.access import Access, AccessToken
+from forecaster.serve.http.settings import HttpSettings
+
 TOKEN = "correct-horse-battery-staple"  # noqa: S105 (of these tests alone)
+SETTINGS = HttpSettings(access=Access(lambda: (AccessToken.of(TOKEN),)))
 
 
 @dataclass

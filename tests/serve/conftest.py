@@ -23,10 +23,11 @@ from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.http.server import Address, Server, make_server
+from forecaster.serve.http.settings import HttpSettings
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
-from tests.serve.client import TOKEN, Client
+from tests.serve.client import SETTINGS, Client
 
 PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
 LAGS = LagConfig(recent=2, seasons=(Season(days=1, count=2), Season(days=7, count=1)), horizon=3)
@@ -139,9 +140,9 @@ class Running(Client):
 
 
 @contextmanager
-def running(engine: Engine, token: str | None = TOKEN) -> Iterator[Running]:
+def running(engine: Engine, settings: HttpSettings = SETTINGS) -> Iterator[Running]:
     """Run a service for as long as the context lasts."""
-    server = make_server(engine, Address(port=0), token)
+    server = make_server(engine, Address(port=0), settings)
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.server import Address, serve
 from forecaster.serve.service import open_engine
-from tests.serve.client import TOKEN, Client
+from tests.serve.client import SETTINGS, Client
 
 
 def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
@@ -32,7 +32,7 @@ def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
         ready.with_suffix(".new").write_text(url.rpartition(":")[2])
         ready.with_suffix(".new").rename(ready)
 
-    serve(engine, Address(port=0), TOKEN, tell)
+    serve(engine, Address(port=0), SETTINGS, tell)
 
 
 @dataclass

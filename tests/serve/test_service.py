@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.errors import ArtifactError, ConfigError
+from forecaster.errors import ArtifactError
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
-from forecaster.serve.service import open_engine, open_replay, read_token
-from tests.serve.client import TOKEN
+from forecaster.serve.service import open_engine, open_replay
 from tests.serve.conftest import HOURS
 
 
@@ -32,15 +31,3 @@ def test_a_service_that_is_refused_lets_go_of_its_store(
     with pytest.raises(ArtifactError, match="lacks 3 of the run's, more than half"):
         open_engine(run, few, store)
     Store(store, panel_digest(few)).close()  # a file that somebody holds would be refused
-
-
-def test_a_token_is_read_from_a_file_of_its_owner(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    with pytest.raises(ConfigError, match="no token can be read"):
-        read_token(file)
-    file.write_text(f"{TOKEN}\n")
-    file.chmod(0o600)
-    assert read_token(file) == TOKEN
-    file.chmod(0o640)
-    with pytest.raises(ConfigError, match="others may read"):
-        read_token(file)

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,7 +12,9 @@ from forecaster.errors import ArtifactError, ConfigError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.serve.forecasting.engine import Engine
+    from forecaster.serve.http.access import Access
 
+Reads = Literal["open", "closed"]
 REPLAYED_SHARE = 0.1  # of the panel's steps, at its end
 
 
@@ -27,7 +29,24 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None, typer.Option(help="SQLite file of live observations. Default: PANEL.sqlite.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token for write requests.")
+        Path | None,
+        typer.Option(
+            help="File with the token for writing, or with tokens by scope, one line each: "
+            "NAME read|write|admin TOKEN [600/min]. It is read again when it changes."
+        ),
+    ] = None,
+    reads: Annotated[
+        Reads, typer.Option(help="Whether reading needs a token: open or closed.")
+    ] = "open",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name by which clients call the service, such as forecasts.example.org; "
+            "others are refused. May be repeated."
+        ),
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="File for a line of JSON about each write request.")
     ] = None,
     replay: Annotated[
         float | None,
@@ -56,14 +75,20 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     """Serve forecasts over HTTP, with a web page."""
     for module in ("fastapi", "uvicorn"):
         need_extra(module, extra="serve")
+    from forecaster.serve.http.audit import AuditLog
     from forecaster.serve.http.server import Address
     from forecaster.serve.http.server import serve as serve_forever
+    from forecaster.serve.http.settings import HttpSettings
     from forecaster.serve.http.tiles import Tiles
-    from forecaster.serve.service import read_token
 
     base_map = Tiles.parse(tiles, tiles_credit) if tiles is not None else None
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    token = read_token(token_file) if token_file is not None else None
+    settings = HttpSettings(
+        access=_access(token_file, reads),
+        hosts=frozenset(name.lower() for name in allow_host or ()),
+        audit=AuditLog(audit) if audit is not None else None,
+        tiles=base_map,
+    )
     if demo:
         engine = _demo(replay)
     elif run is None or panel is None:
@@ -73,12 +98,22 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     elif replay is not None:
         engine = _replay(run, panel, replay)
     else:
-        engine = _live(run, panel, store, writes=token is not None, accept_loss=accept_loss)
+        engine = _live(run, panel, store, writes=token_file is not None, accept_loss=accept_loss)
     if base_map is not None:
         terminal.say(
             f"browsers load map tiles from {base_map.origin}, which learns what area they show"
         )
-    serve_forever(engine, Address(host, port), token, _print_address, base_map)
+    serve_forever(engine, Address(host, port), settings, _print_address)
+
+
+def _access(token_file: Path | None, reads: Reads) -> "Access":
+    from forecaster.serve.http.access import Access, TokenFile
+
+    if token_file is not None:
+        return Access(TokenFile(token_file), reads_open=reads == "open")
+    if reads == "closed":
+        raise ConfigError("--reads closed: nobody could read; give --token-file too")
+    return Access()
 
 
 def _print_address(url: str) -> None:

@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from forecaster.errors import ConfigError, ForecasterError
+from forecaster.errors import ForecasterError
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import LiveData, panel_digest
@@ -11,8 +11,6 @@ from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine, Feed
 from forecaster.serve.forecasting.forecast import ServedModel
-
-MIN_TOKEN = 16  # characters
 
 
 def load_model(run: Path) -> ServedModel:
@@ -44,20 +42,6 @@ def open_replay(run: Path, replay: Replay) -> Engine:
     engine = _start(run, data, replay.feed)
     engine.replay_step_seconds = replay.step_seconds
     return engine
-
-
-def read_token(file: Path) -> str:
-    """Return the token that allows writing, from a file that only its owner may read."""
-    try:
-        mode, token = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: no token can be read ({error})") from error
-    if mode & 0o077:
-        raise ConfigError(f"{file}: others may read the token; run chmod 600 {file}")
-    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable():
-        need = f"one line of at least {MIN_TOKEN} printable characters is needed"
-        raise ConfigError(f"{file}: not a token; {need}, as from `openssl rand -hex 32`")
-    return token
 
 
 def _start(run: Path, data: LiveData, feed: Feed | None = None) -> Engine:

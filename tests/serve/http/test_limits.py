@@ -2,13 +2,16 @@
 
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from forecaster.panel.panel import Panel
+from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.limits import HEADERS, MAX_BODY_BYTES
+from forecaster.serve.http.settings import HttpSettings
 from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
 
@@ -125,3 +128,15 @@ def test_V20_logs_hold_no_token_and_no_line_of_a_client(
     assert caplog.records
     assert TOKEN not in caplog.text
     assert not [line for line in caplog.text.splitlines() if line.startswith(("forged", "INFO f"))]
+
+
+def test_a_service_answers_only_by_the_names_it_is_called(
+    engine: Engine, start: Callable[..., Running]
+) -> None:
+    service = start(engine, HttpSettings(hosts=frozenset({"forecasts.example.org", "[::1]"})))
+    for host in ("forecasts.example.org", "Forecasts.example.org:8443", "[::1]:8000"):
+        assert service.get("/v1/locations", Host=host).status == 200, host
+    for host in ("127.0.0.1", "example.org", "forecasts.example.org.evil.example", "[::1", ""):
+        refused = service.get("/v1/locations", Host=host)
+        assert (refused.status, refused.json["code"]) == (421, "wrong_host"), host
+    assert service.get("/livez", Host="10.0.0.7").status == 200  # probes know no name

@@ -16,6 +16,7 @@ from forecaster.serve.data.live import AHEAD_SECONDS
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.schemas import Covariate, Observation
+from forecaster.serve.http.settings import HttpSettings
 from forecaster.serve.http.write import covariate_entries, observation_entries
 from forecaster.serve.problems import Problem
 from tests.serve.client import TOKEN
@@ -214,7 +215,7 @@ def test_V10_nobody_writes_without_the_token(shared_service: Running, panel: Pan
 def test_V10_without_a_token_writing_is_off(
     engine: Engine, start: Callable[..., Running], panel: Panel
 ) -> None:
-    service = start(engine, None)
+    service = start(engine, HttpSettings())
     for token in (None, TOKEN, "", "None"):
         reply = service.post("/v1/observations", one(panel, 1.0), token)
         assert (reply.status, reply.json["code"]) == (403, "writes_off")

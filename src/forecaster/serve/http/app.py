@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -21,8 +21,16 @@ from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http import read, write
 from forecaster.serve.http.limits import RequestLimits
 from forecaster.serve.http.metrics import Metrics
-from forecaster.serve.http.routes import ERRORS, EngineParameter, StrictRoute, problem_responses
+from forecaster.serve.http.routes import (
+    ERRORS,
+    READ_ERRORS,
+    EngineParameter,
+    ReadRoute,
+    StrictRoute,
+    problem_responses,
+)
 from forecaster.serve.http.schemas import ForecastResponse, ProblemDetails
+from forecaster.serve.http.settings import HttpSettings
 from forecaster.serve.http.tiles import Tiles
 from forecaster.serve.problems import Problem, internal_error, to_response
 
@@ -31,33 +39,27 @@ CODES = {404: "not_found", 405: "wrong_method"}
 mimetypes.add_type("text/javascript", ".js")  # some systems' tables have another type, or none
 
 
-def create_app(
-    engine: Engine, token: str | None = None, tiles: Tiles | None = None
-) -> RequestLimits:
-    """Return the application.
-
-    Args:
-        engine: makes the forecasts.
-        token: allows writing; None: no writes.
-        tiles: of the page's base map; None: the page loads nothing from elsewhere.
-    """
+def create_app(engine: Engine, settings: HttpSettings | None = None) -> RequestLimits:
+    """Return the application around an engine."""
+    settings = settings or HttpSettings()
     app = FastAPI(
         title="forecaster", version=__version__, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json", lifespan=_lifespan,
     )  # fmt: skip
     app.router.route_class = StrictRoute
-    app.state.engine, app.state.token = engine, token
+    app.state.engine, app.state.settings = engine, settings
     app.state.metrics = Metrics()
     app.include_router(read.router)
     app.include_router(write.router)
-    _add_health(app)
-    _add_page(app, tiles)
+    app.include_router(write.administration)
+    app.include_router(_health())
+    _add_page(app, settings.tiles)
     app.add_api_route("/v1", _list_endpoints, include_in_schema=False)
     app.openapi_schema = _add_schemas(app.openapi(), ForecastResponse, ProblemDetails)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(Exception, _on_error)
-    return RequestLimits(app, app.state.metrics, tiles)
+    return RequestLimits(app, app.state.metrics, settings)
 
 
 def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
@@ -88,13 +90,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine.close()
 
 
-def _add_health(app: FastAPI) -> None:
-    @app.get("/livez", responses=problem_responses(ERRORS))
+def _health() -> APIRouter:
+    """Return the endpoints for probes and for Prometheus."""
+    router = APIRouter(route_class=StrictRoute)
+    guarded = APIRouter(route_class=ReadRoute)
+
+    @router.get("/livez", responses=problem_responses(ERRORS))
     async def livez() -> dict[str, str]:
         """Return that the service runs."""
         return {"status": "alive"}
 
-    @app.get("/readyz", responses=problem_responses(ERRORS))
+    @router.get("/readyz", responses=problem_responses(ERRORS))
     async def readyz(engine: EngineParameter) -> dict[str, str]:
         """Return whether there is a forecast of now, or why not."""
         reason = engine.why_not_ready()
@@ -102,12 +108,15 @@ def _add_health(app: FastAPI) -> None:
             raise Problem(503, "not_ready", reason)
         return {"status": "ready"}
 
-    @app.get("/metrics", responses=problem_responses(ERRORS), response_class=Response)
+    @guarded.get("/metrics", responses=problem_responses(READ_ERRORS), response_class=Response)
     async def metrics(request: Request) -> Response:
         """Return metrics for Prometheus."""
         state = request.app.state
         text = state.metrics.render(state.engine)
         return Response(text, media_type="text/plain; version=0.0.4")
+
+    router.include_router(guarded)
+    return router
 
 
 def _add_page(app: FastAPI, tiles: Tiles | None) -> None:

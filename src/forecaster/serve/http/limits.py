@@ -7,6 +7,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forecaster.serve.http.metrics import Metrics
+from forecaster.serve.http.settings import HttpSettings
 from forecaster.serve.http.tiles import Tiles
 from forecaster.serve.problems import Problem, internal_error, new_id, to_response
 
@@ -26,6 +27,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+PROBES = frozenset({"/livez", "/readyz"})
 RawHeaders = list[tuple[bytes, bytes]]
 log = logging.getLogger(__name__)
 
@@ -40,9 +42,9 @@ def headers_with(tiles: Tiles | None) -> dict[str, str]:
 class RequestLimits:
     """ASGI middleware: refuses large requests, adds headers and an id, counts requests."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tiles: Tiles | None = None) -> None:
-        self.app, self.metrics = app, metrics
-        headers = headers_with(tiles).items()
+    def __init__(self, app: ASGIApp, metrics: Metrics, settings: HttpSettings) -> None:
+        self.app, self.metrics, self._hosts = app, metrics, settings.hosts
+        headers = headers_with(settings.tiles).items()
         self._headers = [(name.lower().encode(), value.encode()) for name, value in headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,7 +55,7 @@ class RequestLimits:
         exchange = _Exchange(scope, receive, send, self._headers)
         began = time.monotonic()
         try:
-            await exchange.run(self.app)
+            await exchange.run(self.app, self._hosts)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.monotonic() - began
@@ -71,10 +73,11 @@ class _Exchange:
         self.status = 0
         self.id = scope["state"]["id"] = new_id()
 
-    async def run(self, app: ASGIApp) -> None:
+    async def run(self, app: ASGIApp, hosts: frozenset[str]) -> None:
         """Let the app respond; of an internal error the client gets only the id."""
         try:
             self._check_limits()
+            self._check_host(hosts)
             await app(self._scope, self.receive, self.send)
         except Problem as problem:
             await to_response(problem, self.id)(self._scope, self.receive, self.send)
@@ -98,6 +101,15 @@ class _Exchange:
         length = self._headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
             raise too_large()
+
+    def _check_host(self, hosts: frozenset[str]) -> None:
+        """Refuse a request to another name; probes may use any."""
+        if not hosts or self._scope["path"] in PROBES:
+            return
+        host = self._headers.get(b"host", b"").decode("latin-1").lower()
+        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        if name not in hosts:
+            raise Problem(421, "wrong_host", "the service is not called by this name; see Host")
 
     async def receive(self) -> Message:
         """Return the next part of the body, up to the limit."""

@@ -22,7 +22,7 @@ from forecaster.serve.http import content, schemas
 from forecaster.serve.http.routes import (
     READ_ERRORS,
     EngineParameter,
-    StrictRoute,
+    ReadRoute,
     problem_responses,
 )
 from forecaster.serve.http.schemas import read_time
@@ -45,7 +45,7 @@ FORECAST_CONTENT = {
     "application/geo+json": {"schema": {"type": "object"}},
 }
 
-router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problem_responses(READ_ERRORS))
+router = APIRouter(prefix="/v1", route_class=ReadRoute, responses=problem_responses(READ_ERRORS))
 
 
 @router.get("/locations", response_model=schemas.LocationList)

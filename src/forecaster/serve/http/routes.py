@@ -1,22 +1,22 @@
 """Routes that read requests strictly, and that need a token to write."""
 
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.http.access import Scope
 from forecaster.serve.http.schemas import ProblemDetails, read_json
 from forecaster.serve.problems import MEDIA_TYPE, Problem
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-ERRORS = (400, 408, 413, 414, 415, 422, 431, 500, 503)  # of any request
-READ_ERRORS = (*ERRORS, 504)
-WRITE_ERRORS = (401, 403, *ERRORS, 507)
+ERRORS = (400, 408, 413, 414, 415, 421, 422, 431, 500, 503)  # of any request
+READ_ERRORS = (401, 403, *ERRORS, 429, 504)
+WRITE_ERRORS = (401, 403, *ERRORS, 429, 507)
 
 
 class StrictRequest(Request):
@@ -28,11 +28,13 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses unknown query parameters, and repeated ones.
+    """A route that checks the token before a body, and refuses unknown and repeated parameters.
 
     Not query models with `extra="forbid"`: they take the last of repeated parameters, and every
     route without parameters would need an empty model.
     """
+
+    scope: ClassVar[Scope | None] = None  # that a token needs; None: no token
 
     def get_route_handler(self) -> Handler:
         """Return the handler of a request."""
@@ -40,6 +42,10 @@ class StrictRoute(APIRoute):
         allowed = {field.alias for field in self.dependant.query_params}
 
         async def handle_strictly(request: Request) -> Response:
+            if self.scope is not None:
+                authorization = request.headers.get("authorization", "")
+                access = request.app.state.settings.access
+                request.state.token = access.authorize(authorization, self.scope)
             counts = Counter(name for name, _ in request.query_params.multi_items())
             if not allowed.issuperset(counts):
                 listed = ", ".join(sorted(allowed)) or "none"
@@ -51,30 +57,57 @@ class StrictRoute(APIRoute):
         return handle_strictly
 
 
+class ReadRoute(StrictRoute):
+    """A route that reads; where reading is closed, it needs a token that may read."""
+
+    scope: ClassVar[Scope | None] = "read"
+
+
 class WriteRoute(StrictRoute):
-    """A route that checks the token before it reads a body."""
+    """A route that writes: it needs a token that may, and leaves a line in the audit log."""
+
+    scope: ClassVar[Scope | None] = "write"
 
     def get_route_handler(self) -> Handler:
         """Return the handler of a request."""
         handle = super().get_route_handler()
 
-        async def handle_authorized(request: Request) -> Response:
-            check_token(request.app.state.token, request.headers.get("authorization", ""))
-            return await handle(request)
+        async def handle_audited(request: Request) -> Response:
+            settings, status = request.app.state.settings, 500
+            try:
+                response = await handle(request)
+                status = response.status_code
+            except HTTPException as refusal:
+                status = refusal.status_code
+                raise
+            except RequestValidationError:
+                status = 422
+                raise
+            finally:
+                if settings.audit is not None:
+                    settings.audit.write(**_describe_write(request, status))
+            return response
 
-        return handle_authorized
+        return handle_audited
 
 
-def check_token(token: str | None, authorization: str) -> None:
-    """Refuse a request without the token; if none is set, every request."""
-    if token is None:
-        raise Problem(403, "writes_off", "writing is off: the service was started without a token")
-    scheme, _, credentials = authorization.partition(" ")
-    # Digests have one length and are compared in constant time.
-    same = hmac.compare_digest(_digest(credentials.strip()), _digest(token))
-    if scheme.lower() != "bearer" or not same:
-        detail = "the header `Authorization: Bearer TOKEN` is needed"
-        raise Problem(401, "no_token", detail, WWW_Authenticate="Bearer")
+class AdminRoute(WriteRoute):
+    """A route that changes what is served."""
+
+    scope: ClassVar[Scope | None] = "admin"
+
+
+def _describe_write(request: Request, status: int) -> dict[str, Any]:
+    """Return the fields of a line of the audit log."""
+    state, client = request.state, request.client
+    return {
+        "request": state.id,
+        "token": getattr(state, "token", None),
+        "client": None if client is None else client.host,
+        "path": request.url.path,
+        "status": status,
+        **getattr(state, "written", {}),
+    }
 
 
 async def get_engine(request: Request) -> Engine:
@@ -91,7 +124,3 @@ def problem_responses(statuses: tuple[int, ...]) -> dict[int | str, dict[str, An
     schema = {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}
     content = {MEDIA_TYPE: {"schema": schema}}
     return {status: {"description": "a problem", "content": content} for status in statuses}
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

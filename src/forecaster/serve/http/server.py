@@ -18,7 +18,7 @@ from forecaster.errors import RunError
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import create_app
 from forecaster.serve.http.connection import Connection, bind_connection
-from forecaster.serve.http.tiles import Tiles
+from forecaster.serve.http.settings import HttpSettings
 
 NOTICE_SECONDS = 1.0  # between "not ready" and closing the socket
 DRAIN_SECONDS = 7  # for open requests; at most 10 with the notice and the workers
@@ -87,11 +87,9 @@ class Server(uvicorn.Server):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def make_server(
-    engine: Engine, address: Address, token: str | None, tiles: Tiles | None = None
-) -> Server:
+def make_server(engine: Engine, address: Address, settings: HttpSettings | None = None) -> Server:
     """Return the service, ready to be run."""
-    app = create_app(engine, token, tiles)
+    app = create_app(engine, settings)
     connection = bind_connection(app.metrics, allow_connections())
     config = uvicorn.Config(
         app, host=address.host, port=address.port, http=connection, ws="none", lifespan="on",
@@ -119,21 +117,19 @@ def allow_connections() -> int:
 def serve(
     engine: Engine,
     address: Address,
-    token: str | None,
+    settings: HttpSettings,
     on_start: Callable[[str], None],
-    tiles: Tiles | None = None,
 ) -> None:
     """Serve until a signal; SIGHUP loads the run again.
 
     Args:
         engine: makes the forecasts.
         address: the address to listen on.
-        token: allows writing; None: no writes.
+        settings: who is let in, and what is recorded.
         on_start: called with the URL once the service listens.
-        tiles: of the page's base map; None: without one.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = make_server(engine, address, token, tiles)
+    server = make_server(engine, address, settings)
     selector = ThrottledSelector(server.connection.is_full)
     try:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, Response
@@ -17,6 +18,7 @@ from forecaster.serve.forecasting.new_locations import cannot_forecast
 from forecaster.serve.http.content import registered_location
 from forecaster.serve.http.routes import (
     WRITE_ERRORS,
+    AdminRoute,
     EngineParameter,
     WriteRoute,
     problem_responses,
@@ -50,6 +52,12 @@ router = APIRouter(
     responses=problem_responses(WRITE_ERRORS),
     dependencies=[Depends(bearer)],
 )
+administration = APIRouter(
+    prefix="/v1",
+    route_class=AdminRoute,
+    responses=problem_responses(WRITE_ERRORS),
+    dependencies=[Depends(bearer)],
+)
 
 
 @router.post("/observations")
@@ -72,7 +80,7 @@ async def covariates(
     return await _write(request, engine, "covariates", entries, key)
 
 
-@router.post(
+@administration.post(
     "/locations",
     status_code=201,
     response_model=RegisteredLocation,
@@ -82,7 +90,7 @@ async def covariates(
     },
 )
 async def locations(
-    engine: EngineParameter, location: NewLocation, response: Response
+    request: Request, engine: EngineParameter, location: NewLocation, response: Response
 ) -> dict[str, Any]:
     """Register a location; answered once it is on disk.
 
@@ -95,6 +103,7 @@ async def locations(
     if registration.id not in present and not model.accepts_new_locations:
         raise cannot_forecast()
     stored, is_new = await data.register(registration)
+    request.state.written = {"location": stored.id, "data_version": data.snapshot.version}
     if not is_new:
         response.status_code = 200
     return registered_location(stored, data.snapshot.version)
@@ -105,7 +114,9 @@ async def _write(
 ) -> Receipt:
     digest = hashlib.sha256(request.url.path.encode() + b"\n" + await request.body()).hexdigest()
     idempotency = IdempotencyKey(key, digest) if key is not None else None
-    return await engine.data.write(table, entries, int(engine.data.now()), idempotency)
+    receipt = await engine.data.write(table, entries, int(engine.data.now()), idempotency)
+    request.state.written = {**asdict(receipt), "sha256": digest}
+    return receipt
 
 
 def observation_entries(
