@@ -18,6 +18,7 @@ from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
     bounded_history,
+    choose_weather,
     fill_of,
     find_origin,
     fit_climatology,
@@ -210,6 +211,12 @@ def test_P2_absent_covariates_ahead_are_listed(panel: Panel, absent: int) -> Non
 def test_P2_beyond_the_known_steps_everything_is_lacking(panel: Panel) -> None:
     with pytest.raises(DataError, match="temperature, rain, queue at"):
         refuse_unknown_future(panel, HOURS - 1, horizon=4)
+
+
+def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> None:
+    assert choose_weather(panel, HOURS - 1, 3) == ("observed", None)
+    weather, reason = choose_weather(panel, HOURS - 1, 4)
+    assert (weather, str(reason).partition(":")[0]) == ("persist", "covariates")
 
 
 def test_what_lies_ahead_is_taken_from_the_panel(panel: Panel) -> None:

@@ -23,6 +23,7 @@ from forecaster.splits import MAX_FILLED, history_steps, is_incomplete
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
+PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
 log = logging.getLogger(__name__)
 HOLIDAY = CALENDAR_COLUMNS[-1]  # the only calendar column that may be changed
 # The arrays of a run with the smallest and largest value of each covariate in training.
@@ -348,6 +349,13 @@ def fill_closed_gaps(
         np.where(closed[..., None] & np.isnan(covariates), fill.covariates[slots], covariates),
         np.where(closed[..., None, None] & np.isnan(local), usual_local, local),
     )
+
+
+def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, str | None]:
+    """The source of covariates ahead of an origin, and why its forecast is degraded."""
+    if missing_ahead(panel, np.array([origin]), horizon).any():
+        return "persist", PERSISTED
+    return "observed", None
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

@@ -21,7 +21,6 @@ from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedM
 from forecaster.serve.forecasting.predictor import (
     UNADJUSTED,
     SnapshotPredictor,
-    choose_weather,
     cut_panel,
     explain_location,
     missing_at_origin,
@@ -196,17 +195,6 @@ def test_what_is_cut_out_for_several_origins_serves_the_oldest_too(
     asked = np.array([own - 53, own])
     whole = model.estimator.predict(panel, np.array([HOURS - 54, HOURS - 1]))
     assert np.allclose(model.estimator.predict(part, asked), whole, rtol=1e-5)
-
-
-def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> None:
-    known, origin = panel.covariates.values, HOURS - 1
-    assert choose_weather(panel, origin, 3) == ("observed", None)
-    values = known.copy()
-    values[HOURS + 2, 0] = np.nan
-    blind = replace(panel, covariates=replace(panel.covariates, values=values))
-    weather, worse = choose_weather(blind, origin, 3)
-    assert (weather, str(worse).partition(":")[0]) == ("persist", "covariates")
-    assert choose_weather(blind, origin, 2) == ("observed", None)
 
 
 CALM = HOURS - 13, 0, 3.0  # a location's only noon without any trip, which is doubted

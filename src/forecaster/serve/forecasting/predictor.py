@@ -24,8 +24,8 @@ from forecaster.estimators.degraded import (
 )
 from forecaster.estimators.forecast_inputs import (
     DAY_MINUTES,
+    choose_weather,
     fill_of,
-    missing_ahead,
     refuse_missing,
 )
 from forecaster.estimators.intervals.calibration import Base
@@ -49,7 +49,6 @@ SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
 # Earlier origins that are forecast in one call, before other requests are served.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
 UNADJUSTED = "intervals: not yet corrected by the latest observations"
-PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
 
 
 class Numbers(NamedTuple):
@@ -249,13 +248,6 @@ def cut_panel(
     first = max((origin if oldest is None else oldest) + 1 - needed, 0)
     panel = snapshot.panel(first, origin + 1, origin + 1 + lags.horizon)
     return see_as_run(model.estimator.run, panel), origin - first
-
-
-def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, str | None]:
-    """Return the covariates to take ahead of an origin, and why the forecast is degraded."""
-    if missing_ahead(panel, np.array([origin]), horizon).any():
-        return "persist", PERSISTED
-    return "observed", None
 
 
 def explain_location(
