@@ -1,8 +1,12 @@
+import numpy as np
 import pytest
 
+from forecaster.config import MONTH_MINUTES
 from forecaster.evaluation.bootstrap import RelativeDifference
 from forecaster.report.formatting import (
+    aligned,
     change,
+    date_text,
     duration,
     join_names,
     less_or_more,
@@ -10,6 +14,7 @@ from forecaster.report.formatting import (
     percent,
     percent_range,
     tenth_percent,
+    time_text,
     with_minus,
 )
 
@@ -68,3 +73,25 @@ def test_names_make_a_sentence() -> None:
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b"]) == "a and b"
     assert join_names(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([28.4, 8.23, 48.9], ["28.4", "8.2", "48.9"]),
+        ([1234.4, 5.0], ["1,234", "5"]),
+        ([0.0123, 0.001], ["0.0123", "0.0010"]),
+        ([0.0, float("nan")], ["0.00000000", "nan"]),
+        ([-3.21, 2.0], ["-3.21", "2.00"]),
+    ],
+)
+def test_numbers_of_a_row_have_the_same_decimals(values: list[float], texts: list[str]) -> None:
+    assert aligned(values) == texts
+
+
+def test_times_are_as_long_as_their_steps() -> None:
+    time = np.datetime64("2009-05-31T18:00:00")
+    assert date_text(time) == "Sun 31 May 2009"
+    assert time_text(time, 60) == "Sun 31 May 2009, 18:00"
+    assert time_text(time, 24 * 60) == "Sun 31 May 2009"
+    assert time_text(time, MONTH_MINUTES) == "May 2009"

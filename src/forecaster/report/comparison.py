@@ -4,17 +4,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from forecaster.errors import count_of, need_extra
+from forecaster.evaluation.comparison import Comparison
+from forecaster.report.arrangement import arrange
 from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
-from forecaster.report.formatting import duration, number, percent, with_minus
+from forecaster.report.formatting import duration, with_minus
 from forecaster.report.html import render_template
 from forecaster.report.sections.bias import bias_section
-from forecaster.report.sections.errors import error_section
+from forecaster.report.sections.errors import condition_section, error_section
 from forecaster.report.sections.explanations import explanation_section
 from forecaster.report.sections.forecasts import forecast_section
 from forecaster.report.sections.graph import location_section
 from forecaster.report.sections.intervals import interval_section
 from forecaster.report.sections.learning_curves import training_section
+from forecaster.report.sections.next_steps import NEXT, next_steps_section
 from forecaster.report.sections.provenance import (
     SHORT,
     describe_data,
@@ -34,8 +37,10 @@ def make_sections(data: ReportData, say: Callable[[str], None]) -> list[Section]
     if data.best is not None:
         say(f"forecasting with {data.best.name}")
         sections = [
+            next_steps_section(data),
             forecast_section(data),
             error_section(data),
+            condition_section(data),
             bias_section(data),
             interval_section(data),
             explanation_section(data),
@@ -43,7 +48,7 @@ def make_sections(data: ReportData, say: Callable[[str], None]) -> list[Section]
         ]
     say("drawing")
     sections += [location_section(data), training_section(data)]
-    return [section for section in sections if section.pictures]
+    return [section for section in sections if section.pictures or section.name == NEXT]
 
 
 def render_comparison(data: ReportData, sections: Sequence[Section]) -> str:
@@ -56,13 +61,14 @@ def render_comparison(data: ReportData, sections: Sequence[Section]) -> str:
         title=data.folder.resolve().name,
         verdict=[with_minus(line) for line in comparison.verdict],
         best=best.name if best is not None else "",
-        summary=_summarise_error(data),
         lead=_describe_comparison(data),
         figures=key_figures(data, best) if best is not None else {},
         findings=findings,
         warnings=sum(finding.level == "warning" for finding in findings),
         errors=error_table(comparison) if comparison.tested else None,
         caption=_caption(data),
+        reference=comparison.reference.name if comparison.reference else "the others",
+        outputs=_describe_outputs(comparison),
         ablations=ablation_table(comparison) if comparison.tested else None,
         weathers=weather_table(comparison),
         costs=cost_table(comparison) if comparison.tested else None,
@@ -71,8 +77,10 @@ def render_comparison(data: ReportData, sections: Sequence[Section]) -> str:
             for row in comparison.rows
             for part, reason in row.failures.items()
         ],
-        sections=sections,
+        coming=next((section for section in sections if section.name == NEXT), None),
+        sections=[section for section in sections if section.name != NEXT],
         draw=_inline,
+        arrange=arrange,
         data=describe_data(data),
         commands=list_commands(data),
         runs=list_runs(data),
@@ -103,22 +111,6 @@ def _describe_comparison(data: ReportData) -> str:
     return f"{models}, {windows} from {first} to {last}, {locations}, {horizon}."
 
 
-def _summarise_error(data: ReportData) -> str:
-    """Give the mean absolute error of the recommended model in a sentence."""
-    best = data.best
-    if best is None:
-        return ""
-    weather = data.comparison.weathers[0]
-    mae, wape = (best.seed_means(figure, weather)[0].mean for figure in ("mae", "wape"))
-    if mae is None:
-        return ""
-    relative = f" ({percent(wape)} of the mean)" if wape and data.panel.kind == "count" else ""
-    return (
-        f"On average a forecast of {best.name} differs from the value by {number(mae)} "
-        f"{data.unit}{relative}."
-    )
-
-
 def _caption(data: ReportData) -> str:
     comparison = data.comparison
     names = data.panel.known_ahead
@@ -129,6 +121,11 @@ def _caption(data: ReportData) -> str:
     deviation = " ± is the standard deviation over trainings." if seeds else ""
     return (
         f"{weather}RMSE in {data.unit}; MAPE over values ≥ {comparison.mape_cut:g}. "
-        f"Lower is better; the best value of each column is bold.{deviation} "
-        f"{' '.join([comparison.scored_outputs, *comparison.ensembles, *comparison.fallbacks])}"
+        f"Lower is better; the best value of each column is bold.{deviation}"
     )
+
+
+def _describe_outputs(comparison: Comparison) -> str:
+    """Say which output each metric is of, and where simple models are served."""
+    sentences = [comparison.scored_outputs, *comparison.ensembles, *comparison.fallbacks]
+    return " ".join(sentence for sentence in sentences if sentence)

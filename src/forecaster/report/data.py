@@ -54,12 +54,17 @@ class ReportData:
         return self.comparison.strongest_simple
 
     @property
+    def values_name(self) -> str:
+        """What the values are, as far as it is known: `trips`, `counts`, `units of speed`."""
+        name = _name_values(self.recipe)
+        return name or "counts" if self.panel.kind == "count" else f"units of {name or 'the data'}"
+
+    @property
     def unit(self) -> str:
         """The unit of the values, as far as it is known: `trips per hour`, `units of speed`."""
-        name = _name_values(self.recipe)
-        if self.panel.kind == "count":
-            return f"{name or 'counts'} {rate(self.panel.clock.step_minutes)}"
-        return f"units of {name or 'the data'}"
+        if self.panel.kind != "count":
+            return self.values_name
+        return f"{self.values_name} {rate(self.panel.clock.step_minutes)}"
 
     @cached_property
     def drawn(self) -> list[ModelResult]:

@@ -1,19 +1,31 @@
 """Numbers, shares, differences and names as text."""
 
+import math
 import re
 from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
 
 from forecaster.config import MONTH_MINUTES
 from forecaster.errors import count_of
 from forecaster.evaluation.bootstrap import RelativeDifference
 
 HYPHEN = re.compile(r"(?<![\w-])-(?=\d)")
+DAY_MINUTES = 24 * 60
 MANY = 100  # at and above this, no decimals
 
 
 def number(value: float) -> str:
     """Format a number with three digits, a large one without decimals: `5.19`, `1,234`."""
     return f"{value:,.0f}" if abs(value) >= MANY else f"{value:.3g}"
+
+
+def aligned(values: Sequence[float]) -> list[str]:
+    """Format numbers with the decimals that give the largest three digits: `8.2`, `28.4`."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    decimals = 0 if largest >= MANY else 2 - math.floor(math.log10(max(largest, 1e-6)))
+    return [f"{value:,.{max(decimals, 0)}f}" for value in values]
 
 
 def percent(share: float) -> str:
@@ -71,6 +83,25 @@ def duration(minutes: int) -> str:
         if minutes % size == 0:
             return count_of(minutes // size, unit)
     return f"{minutes} min"
+
+
+def date_text(time: np.datetime64) -> str:
+    """Format the date of a local time: `Sun 31 May 2009`."""
+    date = time.astype(datetime)
+    return f"{date:%a} {date.day} {date:%b %Y}"
+
+
+def clock_text(time: np.datetime64) -> str:
+    """Format the hour of a local time: `18:00`."""
+    return f"{time.astype(datetime):%H:%M}"
+
+
+def time_text(time: np.datetime64, step_minutes: int) -> str:
+    """Format the beginning of a step: `Sun 31 May 2009, 18:00`, of a month `May 2009`."""
+    if step_minutes % MONTH_MINUTES == 0:
+        return f"{time.astype(datetime):%b %Y}"
+    date = date_text(time)
+    return date if step_minutes % DAY_MINUTES == 0 else f"{date}, {clock_text(time)}"
 
 
 def rate(minutes: int) -> str:

@@ -32,6 +32,7 @@ class TableCell:
     text: str
     share: int | None = None  # per cent
     best: bool = False
+    below: str = ""  # a second line, such as the interval
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class TableRow:
     chosen: str = ""  # settings chosen on validation
     recommended: bool = False
     failed: bool = False  # no training succeeded
+    emphasised: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def test_the_text_gives_the_overall_bias_and_the_ends(data: ReportData) -> None:
     assert best is not None
     bias = overall_bias(best)
     assert bias is not None
-    assert f"Over all test windows: {best.name} {too_high_or_low(bias)}" in section.text
+    assert f"Over all test windows: {best.name} {too_high_or_low(bias)}" in section.summary
     smallest = best.size_bias()[0].bias
     assert smallest is not None
     assert section.pictures[0].text.startswith(

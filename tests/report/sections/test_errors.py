@@ -16,6 +16,7 @@ from forecaster.report.sections.errors import (
     by_step,
     by_weather,
     by_weekday,
+    condition_section,
     draw_location_errors,
     draw_weather,
     error_section,
@@ -121,10 +122,10 @@ def test_a_day_has_no_hours(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_each_picture_says_the_extremes_that_it_shows(data: ReportData) -> None:
-    pictures = {picture.name: picture for picture in error_section(data).pictures}
-    assert list(pictures) == [
-        "04-hours", "05-weekdays", "06-steps", "07-weather", "08-error-by-location",
-    ]  # fmt: skip
+    assert [p.name for p in error_section(data).pictures] == ["04-hours", "08-error-by-location"]
+    further = condition_section(data).pictures
+    assert [p.name for p in further] == ["05-weekdays", "06-steps", "07-weather"]
+    pictures = {picture.name: picture for picture in (*error_section(data).pictures, *further)}
     assert data.best is not None
     hours = by_hour([data.best], data.panel)
     assert hours is not None
@@ -133,6 +134,16 @@ def test_each_picture_says_the_extremes_that_it_shows(data: ReportData) -> None:
     assert " highest on " in pictures["05-weekdays"].text
     assert "at step 1 to " in pictures["06-steps"].text
     assert "not its effect alone" in pictures["07-weather"].text
+
+
+def test_errors_have_a_unit(data: ReportData) -> None:
+    for picture in (error_section(data).pictures[0], *condition_section(data).pictures):
+        axes = picture.figure.axes[0]
+        assert "RMSE, counts per hour" in (axes.get_xlabel(), axes.get_ylabel())
+
+
+def test_the_summary_is_the_main_finding(data: ReportData) -> None:
+    assert condition_section(data).summary.startswith("The RMSE of Ridge differs most by ")
 
 
 def test_the_hardest_place_is_named(data: ReportData) -> None:
@@ -144,7 +155,7 @@ def test_the_hardest_place_is_named(data: ReportData) -> None:
 
 
 def test_alternatives_name_the_models(data: ReportData) -> None:
-    for picture in error_section(data).pictures[:4]:
+    for picture in (error_section(data).pictures[0], *condition_section(data).pictures):
         assert "Ridge, SeasonalNaive and Forecaster" in picture.alternative
 
 

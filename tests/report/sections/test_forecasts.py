@@ -17,10 +17,12 @@ from forecaster.report.formatting import number
 from forecaster.report.sections.forecasts import (
     Period,
     choose_locations,
+    describe_miss,
     draw_excerpt,
     forecast_section,
     take_excerpt,
     typical_period,
+    worst_miss,
     worst_period,
 )
 from forecaster.report.sections.reliability import check_reliability, key_figures
@@ -217,6 +219,27 @@ def test_no_origin_is_asked_twice(
     assert len(asked) == len(set(asked))
 
 
+def test_the_worst_miss_is_the_largest_error_of_its_step(
+    data: ReportData, best: ModelResult
+) -> None:
+    panel, estimator, period = (
+        data.panel,
+        data.estimator_of(best),
+        worst_period(best.first, data.panel),
+    )
+    miss = worst_miss(estimator, panel, best.first, period)
+    target = int(np.flatnonzero(panel.clock.local(panel.times) == miss.time)[0])
+    assert miss.time.astype("datetime64[D]").astype(int) == period.first
+    assert miss.observed == panel.values[target, miss.location]
+    forecast = estimator.predict(panel, np.array([target - miss.step]))[0, miss.step - 1]
+    errors = np.abs(forecast - panel.values[target])
+    assert int(np.argmax(errors)) == miss.location
+    assert miss.forecast == pytest.approx(float(forecast[miss.location]), rel=1e-5)
+    text = describe_miss(miss, data)
+    assert f"{number(miss.observed)} counts per hour came at " in text
+    assert f"{number(miss.forecast)} had been forecast {miss.step} hour" in text
+
+
 def test_names_are_no_formulas(data: ReportData, best: ModelResult) -> None:
     span = worst_period(best.first, data.panel)
     excerpt = take_excerpt(data.estimator_of(best), data.panel, best.first, span, [0, 1])
@@ -231,7 +254,8 @@ def test_a_normal_week_and_the_worst_day_are_shown(data: ReportData) -> None:
     assert (worst.name, worst.title) == ("03-worst-day", "The day with the largest error")
     assert data.best is not None
     span = worst_period(data.best.first, data.panel)
-    assert worst.text.startswith(f"{span}: RMSE {number(span.rmse)}, ")
+    assert worst.text.startswith(f"{span}: RMSE {number(span.rmse)} counts per hour, ")
+    assert " At the worst miss " in worst.text
     assert "The mean absolute error one step ahead" in worst.text
     assert " The 80 % interval covers " in worst.text
     assert data.panel.locations.names[4] in worst.alternative  # the busiest

@@ -14,6 +14,7 @@ INK, FAINT = "#26323d", "#8a97a3"
 MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # safe for colour-blind readers
 WIDTH, TEXT = 5.0, 10  # inches and points: two columns on a page, one on a phone
+HEIGHT = 3.0  # inches of charts and maps, which stand side by side
 PAPER_DPI = 200  # of files for print
 GRID: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "linewidth": 0.6}
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.report.draw import canvas
-from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, ORANGE, WIDTH
+from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, HEIGHT, ORANGE, WIDTH
 from forecaster.report.groups import Breakdown
 
 CROWDED = 8  # most labels of an axis that are readable
@@ -45,7 +45,7 @@ def draw_breakdown(breakdown: Breakdown, axis: str, figure_name: str = "RMSE") -
         axis: what the groups are.
         figure_name: the name of the figures.
     """
-    figure = canvas.new_figure(WIDTH, 3.0)
+    figure = canvas.new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
     count = len(breakdown.labels)
     for name, line in line_styles(list(breakdown.values)).items():

@@ -8,7 +8,7 @@ from jaxtyping import Float64
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.draw.canvas import FAINT, INK, TEXT, WIDTH, new_figure
+from forecaster.report.draw.canvas import FAINT, HEIGHT, INK, TEXT, WIDTH, new_figure
 
 DEGREE_KM = 111.2  # of latitude
 SIDES = (
@@ -17,6 +17,7 @@ SIDES = (
     "#d1600f",
 )  # low, middle, high; not among the colours that a dark page replaces
 SHADES = (0.15, 0.97)  # part of the colour map that is visible on white and on black
+MAP_ROOM = 1.6  # inches beside a map, for names and the scale of colours
 NAMED = 3  # locations with their names
 NAME_ROOM = (0.4, 0.04)  # of a name, as shares of the map's width and height
 
@@ -81,8 +82,8 @@ def new_map(locations: Locations) -> tuple[Any, Any]:
     """Return an empty map for the locations with coordinates: figure and axes."""
     lat, lon = locations.lat[locations.placed], locations.lon[locations.placed]
     stretch = 1 / max(float(np.cos(np.radians(lat.mean()))), 0.05)  # of a degree of latitude
-    tall = float(np.clip(np.ptp(lat) * stretch / max(np.ptp(lon), 1e-9), 0.5, 1.4))
-    figure = new_figure(WIDTH, 0.8 * WIDTH * tall + 0.4)
+    tall = float(np.clip(np.ptp(lat) * stretch / max(np.ptp(lon), 1e-9), 0.5, 2.0))
+    figure = new_figure(min(HEIGHT / tall + MAP_ROOM, WIDTH), HEIGHT)
     axes = figure.subplots()
     axes.set_aspect(stretch, adjustable="datalim")
     axes.margins(0.06)

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from forecaster.report.draw.canvas import BLUE, BUSY, FAINT, GREEN, INK, MISSING, ORANGE
+from forecaster.report.draw.canvas import BLUE, BUSY, FAINT, GREEN, INK, MISSING, ORANGE, WIDTH
 
 # Colours of the figures, and the page's CSS variables for them.
 COLOURS = {
@@ -13,6 +13,7 @@ COLOURS = {
 COLOUR = re.compile("|".join(COLOURS))
 FONT = re.compile(r"font-family: [^;]*;? ?")
 LINK = "{http://www.w3.org/1999/xlink}href"
+POINTS_PER_INCH = 72
 REMOVED = ("metadata", "style")
 
 
@@ -31,7 +32,10 @@ def inline_svg(svg: bytes, alternative: str) -> str:
             parent.remove(child)
     for element in root.iter():
         _adapt(element)
-    root.attrib = {"role": "img", "aria-label": alternative, "viewBox": root.attrib["viewBox"]}
+    box = root.attrib["viewBox"]
+    width = float(box.split()[2]) / POINTS_PER_INCH / WIDTH  # of a column
+    root.attrib = {"role": "img", "aria-label": alternative, "viewBox": box}
+    root.attrib["style"] = f"max-width: {round(100 * min(width, 1))}%"
     return ElementTree.tostring(root, encoding="unicode")
 
 

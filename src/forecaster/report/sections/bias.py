@@ -31,9 +31,11 @@ def bias_section(data: ReportData) -> Section:
     rows = data.drawn[:MOST_MODELS]
     overall = [(row.name, overall_bias(row)) for row in rows]
     parts = [f"{name} {too_high_or_low(bias)}" for name, bias in overall if bias is not None]
+    summary = "By location size and hour of day."
     if parts:
-        text += f" Over all test windows: {join_names(parts)}."
-    return Section("bias", "Bias: too high or too low", text, list(_pictures(data, rows)))
+        summary = f"Over all test windows: {join_names(parts)}."
+    pictures = list(_pictures(data, rows))
+    return Section("bias", "Bias: too high or too low", text, pictures, summary=summary)
 
 
 def overall_bias(row: ModelResult) -> float | None:
@@ -49,7 +51,7 @@ def draw_biases(biases: Biases, labels: Sequence[str], axis: str) -> Any:
         labels: of the groups.
         axis: what the groups are.
     """
-    figure = canvas.new_figure(WIDTH, 3.0)
+    figure = canvas.new_figure(WIDTH, canvas.HEIGHT)
     axes = figure.subplots()
     axes.axhline(0.0, color=FAINT, linewidth=1.0)
     lines = []

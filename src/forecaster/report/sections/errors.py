@@ -42,8 +42,19 @@ MOST_COVARIATES = 6  # in one picture
 
 def error_section(data: ReportData) -> Section:
     """Return the errors of the recommended model and of those it is compared with."""
-    text = "RMSE on the test windows. All models are scored on the same values."
-    return Section("errors", "Errors by time, weather and location", text, list(_pictures(data)))
+    text = f"RMSE on the test windows, {data.unit}. All models are scored on the same values."
+    pictures = [*_time_pictures(data)[:1], *_by_location(data)]
+    return Section("errors", "When and where it errs", text, pictures)
+
+
+def condition_section(data: ReportData) -> Section:
+    """Return the errors by further times and by weather."""
+    text = "RMSE on the test windows of the same models."
+    pictures = [*_time_pictures(data)[1:], *_step_picture(data), *_weather_picture(data)]
+    summary = f"{pictures[-1].text.partition('. ')[0].removesuffix('.')}." if pictures else ""
+    return Section(
+        "conditions", "Further errors by time and weather", text, pictures, summary=summary
+    )
 
 
 def by_hour(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
@@ -111,12 +122,12 @@ def location_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
     return np.asarray(np.mean(trainings, axis=0))
 
 
-def draw_weather(breakdowns: Mapping[str, Breakdown]) -> Any:
+def draw_weather(breakdowns: Mapping[str, Breakdown], label: str = "RMSE") -> Any:
     """Draw RMSE by weather: a row for each group, a dot for each model."""
     groups = [(name, g) for name, b in breakdowns.items() for g in range(len(b.labels))]
     gaps = np.cumsum([g == 0 for _, g in groups])  # room between covariates
     heights = np.arange(len(groups)) + 0.6 * gaps
-    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(heights[-1]))
+    figure = canvas.new_figure(WIDTH, 0.9 + 0.18 * float(heights[-1]))
     axes = figure.subplots()
     models = list(next(iter(breakdowns.values())).values)
     for model, line in line_styles(models).items():
@@ -126,7 +137,7 @@ def draw_weather(breakdowns: Mapping[str, Breakdown]) -> Any:
         )
     axes.set_xlim(left=0)
     names = [_group_name(breakdowns[name], name, g) for name, g in groups]
-    canvas.style_rows(axes, heights, names, "RMSE")
+    canvas.style_rows(axes, heights, names, label)
     axes.grid(axis="y", **canvas.GRID)  # from a dot to its name
     canvas.write_legend(figure, axes.collections, columns=2)
     return figure
@@ -164,31 +175,52 @@ def _group_name(breakdown: Breakdown, name: str, group: int) -> str:
     return f"{shorten(name)}: {breakdown.labels[group]} ({breakdown.steps[group]:,})"
 
 
-def _pictures(data: ReportData) -> Iterator[Picture]:
-    """Yield the errors by hour, weekday, step, weather and location, as far as they differ."""
+def _time_pictures(data: ReportData) -> list[Picture]:
+    """Return the errors by hour, weekday and month, as far as they differ."""
     best, rows, panel = data.best, data.drawn, data.panel
     if best is None:
-        return
-    step = f"steps of {duration(panel.clock.step_minutes)} ahead"
+        return []
     charts = (
         ("04-hours", "RMSE by hour of day", by_hour(rows, panel), "hour of day, local time"),
         ("05-weekdays", "RMSE by weekday", by_weekday(rows, panel), "day of the week"),
         ("05-months", "RMSE by month", by_month(rows, panel), "month of the year"),
-        ("06-steps", "RMSE by step ahead", by_step(rows), step),
     )
-    models = join_names([row.name for row in rows])
-    for name, title, breakdown, axis in charts:
-        if breakdown is not None and len(breakdown.labels) > 1:
-            describe = _describe_growth if axis is step else _describe_extremes
-            alt = f"Line chart of RMSE by {axis} for {models}"
-            chart = draw_breakdown(breakdown, axis)
-            yield Picture(name, title, describe(breakdown, best), alt, chart)
-    weather = by_weather(rows, panel)
-    if weather:
-        alt = f"Dot chart of RMSE by weather for {models}"
-        text = _describe_weather(weather, best)
-        yield Picture("07-weather", "RMSE by weather", text, alt, draw_weather(weather))
-    yield from _by_location(data, best)
+    return [
+        Picture(
+            name, title, _describe_extremes(breakdown, best),
+            f"Line chart of RMSE by {axis} for {_name_models(data)}",
+            draw_breakdown(breakdown, axis, f"RMSE, {data.unit}"),
+        )
+        for name, title, breakdown, axis in charts
+        if breakdown is not None and len(breakdown.labels) > 1
+    ]  # fmt: skip
+
+
+def _step_picture(data: ReportData) -> Iterator[Picture]:
+    """Yield the errors by step ahead, if there are several."""
+    if data.best is None or len((breakdown := by_step(data.drawn)).labels) < 2:  # noqa: PLR2004
+        return
+    axis = f"steps of {duration(data.panel.clock.step_minutes)} ahead"
+    yield Picture(
+        "06-steps", "RMSE by step ahead", _describe_growth(breakdown, data.best),
+        f"Line chart of RMSE by {axis} for {_name_models(data)}",
+        draw_breakdown(breakdown, axis, f"RMSE, {data.unit}"),
+    )  # fmt: skip
+
+
+def _weather_picture(data: ReportData) -> Iterator[Picture]:
+    """Yield the errors by weather, if they differ."""
+    weather = by_weather(data.drawn, data.panel) if data.best is not None else {}
+    if data.best is not None and weather:
+        yield Picture(
+            "07-weather", "RMSE by weather", _describe_weather(weather, data.best),
+            f"Dot chart of RMSE by weather for {_name_models(data)}",
+            draw_weather(weather, f"RMSE, {data.unit}"),
+        )  # fmt: skip
+
+
+def _name_models(data: ReportData) -> str:
+    return join_names([row.name for row in data.drawn])
 
 
 def _describe_extremes(breakdown: Breakdown, best: ModelResult) -> str:
@@ -221,8 +253,11 @@ def _describe_weather(breakdowns: dict[str, Breakdown], best: ModelResult) -> st
     )
 
 
-def _by_location(data: ReportData, best: ModelResult) -> Iterator[Picture]:
-    panel = data.panel
+def _by_location(data: ReportData) -> Iterator[Picture]:
+    """Yield the errors by location, if there are several."""
+    panel, best = data.panel, data.best
+    if best is None:
+        return
     metric, errors = location_errors(best, panel)
     ranked = rank_locations(errors)
     if len(ranked) < 2:  # noqa: PLR2004 (nothing to compare)
@@ -235,7 +270,7 @@ def _by_location(data: ReportData, best: ModelResult) -> Iterator[Picture]:
         f"{panel.locations.names[highest]}; the median is "
         f"{show(float(np.median(errors[ranked])))}."
     )
-    scale, label = (100.0, "WAPE, %") if metric == "WAPE" else (1.0, metric)
+    scale, label = (100.0, "WAPE, %") if metric == "WAPE" else (1.0, f"{metric}, {data.unit}")
     sizes = np.abs(location_means(panel))
     figure = draw_location_errors(panel.locations, scale * errors, sizes, label)
     alt = f"Map or bar chart of {metric} by location"

@@ -60,7 +60,9 @@ def explanation_section(data: ReportData) -> Section:
         "City-wide part": city_wide,
         "Agreement of the methods": _list_agreement(list(explained.values())),
     }
-    return Section("explanations", f"Explanations of {row.name}", text, pictures, facts)
+    summary = f"{count_of(len(pictures), 'forecast')}: the past and the places that made them."
+    title = f"Explanations of {row.name}"
+    return Section("explanations", title, text, pictures, facts, summary=summary)
 
 
 def explanation_sentences(explanation: Explanation) -> list[str]:

@@ -1,8 +1,9 @@
 """The section on forecasts: a typical period and the worst one, with observed values."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from forecaster.report.draw.canvas import (
     write_legend,
 )
 from forecaster.report.draw.charts import shorten
-from forecaster.report.formatting import join_names, number
+from forecaster.report.formatting import duration, join_names, number, time_text, with_minus
 from forecaster.report.groups import DAY_MINUTES, target_times
 from forecaster.report.sections.day_totals import describe_days, draw_days, take_days
 from forecaster.report.sections.errors import location_errors
@@ -38,7 +39,7 @@ WEEK_STEPS, DAY_STEPS = 28, 7  # least steps in the typical and in the worst per
 MOST_TARGETS = 336  # points of a line: half-hours of a week
 MOST_ORIGINS = 14  # lines that mark where forecasts begin
 MOSTLY = 0.5  # a period counts as complete with this share of its targets
-PANEL_INCHES = 1.75  # height of one location
+PANEL_INCHES = 1.3  # height of one location
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,18 @@ class Period:
         unit = "M" if self.months else "D"
         days = np.array([self.first, self.first + self.days - 1]).astype("datetime64[D]")
         return " … ".join(dict.fromkeys(map(str, days.astype(f"datetime64[{unit}]"))))
+
+
+@dataclass(frozen=True)
+class Miss:
+    """What came and what had been forecast, at one location and time."""
+
+    location: int  # a column of the panel
+    time: np.datetime64  # local
+    step: int  # ahead
+    observed: float
+    forecast: float
+    bounds: tuple[float, ...]  # quantiles, ascending
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +240,44 @@ def _take_horizons(
     )
 
 
+def worst_miss(
+    estimator: Estimator, panel: Panel, assessment: BacktestResult, period: Period
+) -> Miss:
+    """Return the largest error at the step of a period with the largest error of all locations."""
+    squares = assessment.errors[assessment.weather].squares
+    days = panel.clock.local(target_times(assessment, panel)).astype("datetime64[D]")
+    inside = (days.astype(np.int64) - period.first) // period.days == 0
+    squares = np.where(inside, squares, -1.0)
+    window, step = np.unravel_index(np.argmax(squares), squares.shape)
+    origin = panel.step_index(assessment.origins)[[window]]
+    forecast, quantiles = _predict(estimator, panel, origin, assessment.weather)
+    target = int(origin[0] + step + 1)
+    errors = np.nan_to_num(np.abs(forecast[0, step] - panel.values[target]))
+    location = int(np.argmax(errors))
+    return Miss(
+        location=location,
+        time=panel.clock.local(panel.times[[target]])[0],
+        step=int(step) + 1,
+        observed=float(panel.values[target, location]),
+        forecast=float(forecast[0, step, location]),
+        bounds=tuple(quantiles[0, :, step, location].tolist()),
+    )
+
+
+def describe_miss(miss: Miss, data: ReportData) -> str:
+    """Say what came at the worst miss, and what had been forecast."""
+    name = data.panel.locations.names[miss.location]
+    when = time_text(miss.time, data.panel.clock.step_minutes)
+    ahead = duration(miss.step * data.panel.clock.step_minutes)
+    interval = ""
+    if len(miss.bounds) > 1:
+        interval = f", between {number(miss.bounds[0])} and {number(miss.bounds[-1])}"
+    return with_minus(
+        f"At the worst miss {number(miss.observed)} {data.unit} came at {name}, {when}; "
+        f"{number(miss.forecast)} had been forecast {ahead} before{interval}."
+    )
+
+
 def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
     """Draw observed values and forecasts over time, a panel for each location."""
     count, K = len(excerpt.places), excerpt.horizon
@@ -251,27 +302,35 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
                           linewidth=1.3, marker=mark, label=label)  # fmt: skip
         axes.set_title(titles[n], color=INK, fontsize=TEXT, loc="left", parse_math=False)
         style(axes)
-    _label_times(panels[-1].xaxis, excerpt)
+    label_times(panels[-1].xaxis, excerpt.times)
     lines = [line for line in panels[0].get_lines() if not line.get_label().startswith("_")]
     handles = [*lines, *panels[0].collections]
     write_legend(figure, handles, columns=2, where="lower left")
     return figure
 
 
-def _label_times(axis: Any, excerpt: Excerpt) -> None:
+def label_times(axis: Any, times: Shaped[np.ndarray, " T"]) -> None:
     """Label a day with hours, a week with weekdays, longer periods with dates."""
     dates = need_extra("matplotlib.dates", extra="report")
-    days = (excerpt.times[-1] - excerpt.times[0]) / np.timedelta64(1, "D")
+    days = (times[-1] - times[0]) / np.timedelta64(1, "D")
     if days <= 2:  # noqa: PLR2004
-        locator, form = dates.HourLocator(range(0, 24, 4 if days <= 1 else 8)), "%H:%M"
-    elif days <= 10:  # noqa: PLR2004
+        locator = dates.HourLocator(range(0, 24, 4 if days <= 1 else 8))
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(lambda at, _: _label_hour(dates.num2date(at)))
+        return
+    if days <= 10:  # noqa: PLR2004
         locator, form = dates.DayLocator(), "%a %d"
     else:
-        is_monthly = np.diff(excerpt.times).min() >= np.timedelta64(28, "D")
+        is_monthly = np.diff(times).min() >= np.timedelta64(28, "D")
         form = "%b %Y" if days > 366 or is_monthly else "%d %b"  # noqa: PLR2004
         locator = dates.AutoDateLocator(minticks=3, maxticks=6)
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.DateFormatter(form))
+
+
+def _label_hour(time: datetime) -> str:
+    """Return the hour, at midnight the day: `16:00`, `Sun 31`."""
+    return f"{time:%H:%M}" if time.hour or time.minute else f"{time:%a} {time.day}"
 
 
 def _length_of(steps: int, panel: Panel) -> int:
@@ -347,27 +406,37 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     factor = f"{number(worst.rmse / max(test_rmse, 1e-9))} times the RMSE of the whole test"
     estimator = data.estimator_of(best)
     chosen = choose_locations(assessment, location_errors(best, panel)[1])
-    names = [panel.locations.names[n] for n in chosen]
-    titles = [f"{shorten(panel.locations.names[n])}, {why}" for n, why in chosen.items()]
-    for name, title, period, comment in (
-        ("02-normal-week", f"A typical {typical.kind}", typical, median),
-        ("03-worst-day", f"The {worst.kind} with the largest error", worst, factor),
+    miss = worst_miss(estimator, panel, assessment, worst)
+    others = dict(item for item in chosen.items() if item[0] != miss.location)
+    missed = {miss.location: "worst miss", **dict(list(others.items())[: len(chosen) - 1])}
+    for name, title, period, comment, reasons in (
+        ("02-normal-week", f"A typical {typical.kind}", typical, median, chosen),
+        ("03-worst-day", f"The {worst.kind} with the largest error", worst, factor, missed),
     ):
-        excerpt = take_excerpt(estimator, panel, assessment, period, list(chosen))
-        text = f"{period}: RMSE {number(period.rmse)}, {comment}."
+        excerpt = take_excerpt(estimator, panel, assessment, period, list(reasons))
+        text = f"{period}: RMSE {number(period.rmse)} {data.unit}, {comment}."
+        if period is worst:
+            text += f" {describe_miss(miss, data)}"
         text += _describe_error(excerpt, data.unit) + _describe_coverage(excerpt)
         if excerpt.marks_origins:
             text += " A dashed line is an origin: everything right of it was forecast there."
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
-        picture = draw_excerpt(excerpt, titles)
-        yield Picture(name, title, text, alt + join_names(names), picture)
+        alt += join_names([panel.locations.names[n] for n in reasons])
+        picture = draw_excerpt(excerpt, _title_locations(panel, reasons))
+        yield Picture(name, title, text, alt, picture)
     totals = take_days(estimator, panel, assessment, typical.first, list(chosen))
     if totals is not None:
+        names = [panel.locations.names[n] for n in chosen]
         alt = f"Bars of the intervals of daily totals of {best.name}, dots of observed ones, at "
         yield Picture(
             "03-day-totals", "Totals of days", describe_days(totals, assessment),
-            alt + join_names(names), draw_days(totals, titles),
+            alt + join_names(names), draw_days(totals, _title_locations(panel, chosen)),
         )  # fmt: skip
+
+
+def _title_locations(panel: Panel, reasons: Mapping[int, str]) -> list[str]:
+    """Name locations with the reasons why they are drawn."""
+    return [f"{shorten(panel.locations.names[n])}, {why}" for n, why in reasons.items()]
 
 
 def _describe_error(excerpt: Excerpt, unit: str) -> str:

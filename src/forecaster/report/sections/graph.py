@@ -126,8 +126,8 @@ def describe_delays(delays: Delays) -> str:
 
 def draw_structure(graph: DependencyGraph) -> Any:
     """Draw the structure of the matrix of strengths: a dot for each edge, or for both its ways."""
-    N, side = len(graph.locations), 0.8 * WIDTH  # inches of the matrix
-    figure = new_figure(WIDTH, WIDTH)
+    N, side = len(graph.locations), 0.8 * canvas.HEIGHT  # inches of the matrix
+    figure = new_figure(canvas.HEIGHT, canvas.HEIGHT)
     axes = figure.subplots()
     size = float(np.clip(side * _INCH_POINTS / N, 1.2, 14.0)) ** 2
     dots, colours = graph.links[:, ::-1], _colours(graph.link_strengths)  # columns are targets
@@ -149,7 +149,7 @@ def draw_structure(graph: DependencyGraph) -> Any:
 
 def draw_degrees(graph: DependencyGraph) -> Any:
     """Draw the histogram of the degrees; if directed, of sources and targets side by side."""
-    figure = new_figure(WIDTH, 3.0)
+    figure = new_figure(WIDTH, canvas.HEIGHT)
     axes = figure.subplots()
     counts = np.bincount(graph.degrees)
     if graph.is_directed:
@@ -172,7 +172,7 @@ def draw_degrees(graph: DependencyGraph) -> Any:
 
 def draw_delays(delays: Delays) -> Any:
     """Draw the histogram of the delays of directed edges."""
-    figure = new_figure(WIDTH, 3.0)
+    figure = new_figure(WIDTH, canvas.HEIGHT)
     axes = figure.subplots()
     steps, counts = np.unique(delays, return_counts=True)
     axes.bar(steps, counts, width=0.8, color=POSITIVE)
@@ -262,7 +262,7 @@ def draw_path(about: About) -> Any:
     """Draw the selection score by penalty, and mark the selected penalty with its edges."""
     from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 (an extra)
 
-    figure = new_figure(WIDTH, 3.0)
+    figure = new_figure(WIDTH, canvas.HEIGHT)
     axes = figure.subplots()
     penalties = [step.penalty for step in about.path]
     axes.plot(penalties, [step.score for step in about.path], color=BLUE, marker="o", markersize=4)
@@ -579,7 +579,8 @@ def location_section(data: ReportData) -> Section:
     """Return the map of the locations and, if there is one, the dependency graph."""
     graph, pictures = data.graph, list(location_pictures(data.panel))
     if graph is None:
-        return Section("locations", "Locations", "The locations that are forecast.", pictures)
+        text = "The locations that are forecast."
+        return Section("locations", "Locations", text, pictures, summary=_count_placed(data.panel))
     helps = "which locations help to forecast each other"
     if graph.is_directed:
         helps = "the past of which locations (sources) helps to forecast which others (targets)"
@@ -589,4 +590,12 @@ def location_section(data: ReportData) -> Section:
     selection |= {"result": describe_edges(graph), "graph hash": str(graph.digest)}
     pictures += graph_pictures(graph, clock)
     title = "Locations and dependency graph"
-    return Section("locations", title, text, pictures, {"Selection of the graph": selection})
+    facts, result = {"Selection of the graph": selection}, selection["result"]
+    summary = f"{result[0].upper()}{result[1:]}."
+    return Section("locations", title, text, pictures, facts, summary=summary)
+
+
+def _count_placed(panel: Panel) -> str:
+    """Say how many of the locations have coordinates."""
+    placed = int(panel.locations.placed.sum())
+    return f"{placed:,} of {count_of(len(panel.locations), 'location')} with coordinates."

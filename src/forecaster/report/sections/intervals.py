@@ -72,8 +72,10 @@ def interval_section(data: ReportData) -> Section:
     )
     if np.isfinite(scores.by_window["online"].overlaps).all():
         text += " The charts spread every count evenly over ± ½."
+    coverage = coverage_by_group(best, group_by_steps(best.first, data.panel))
     pictures = list(_pictures(data, best, scores))
-    return Section("intervals", title, text, pictures, table=interval_table(data.comparison))
+    table, reading = interval_table(data.comparison), _describe_ranges(coverage)
+    return Section("intervals", title, text, pictures, table=table, summary=reading)
 
 
 def interval_scores_of(row: ModelResult) -> list[IntervalResults]:
@@ -135,7 +137,7 @@ def draw_coverage_by_group(coverage: Coverage, nominal: float, axis: str) -> Any
         nominal: the share that should lie within.
         axis: what the groups are.
     """
-    figure = canvas.new_figure(WIDTH, 3.0)
+    figure = canvas.new_figure(WIDTH, canvas.HEIGHT)
     axes = figure.subplots()
     at = np.arange(len(coverage.labels))
     width = BAR / len(coverage.shares)
@@ -285,7 +287,7 @@ def _widths(data: ReportData, best: ModelResult) -> Picture:
     widths = widths_by_group(rows, steps if hours is None else hours)
     alt = f"Line chart of the mean interval width by {axis} for "
     alt += join_names([row.name for row in rows])
-    figure = draw_breakdown(widths, axis, "mean width")
+    figure = draw_breakdown(widths, axis, f"mean width, {data.unit}")
     text = _describe_widths(widths, best)
     return Picture("24-interval-width", "Interval width", text, alt, figure)
 

@@ -133,7 +133,9 @@ def training_section(data: ReportData) -> Section:
     trainings = read_trainings(data)
     text = "The loss is η·RMSE² + MAPE. The epoch with the lowest validation loss is selected."
     facts = {"End of each training": describe_trainings(trainings)}
-    return Section("training", "Training", text, list(learning_pictures(trainings)), facts)
+    pictures = list(learning_pictures(trainings))
+    summary = pictures[0].text if pictures else ""
+    return Section("training", "Training", text, pictures, facts, summary=summary)
 
 
 def learning_pictures(trainings: Trainings) -> Iterator[Picture]:

@@ -15,6 +15,7 @@ from forecaster.report.data import ReportData, mean_rmse
 from forecaster.report.doctor.checkup import Finding, Severity
 from forecaster.report.doctor.scan import location_label
 from forecaster.report.formatting import (
+    change,
     less_or_more,
     number,
     percent,
@@ -70,8 +71,7 @@ def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     }
     difference = comparison.compare(best, rival).rmse if rival is not None else None
     if difference is not None and rival is not None:
-        change = with_minus(f"{100 * difference.value:+.0f} %")
-        figures[f"RMSE relative to {_name_rival(rival, best)}"] = change
+        figures[f"RMSE relative to {_name_rival(rival, best)}"] = change(1 + difference.value)
     bias = overall_bias(best)
     if bias is not None:
         figures["bias"] = f"{format_bias(bias)} %"
@@ -236,8 +236,8 @@ def _weather(data: ReportData, best: ModelResult) -> Finding:
     )
     increase = (without or 0.0) / max(with_weather or 0.0, 1e-9) - 1
     level: Severity = "warning" if increase > WIDE else "note"
-    change = with_minus(f"without it ({substitutes[0]}) RMSE changes by {100 * increase:+.1f} %")
-    return Finding(topic, level, f"{text}; {change}")
+    effect = with_minus(f"without it ({substitutes[0]}) RMSE changes by {100 * increase:+.1f} %")
+    return Finding(topic, level, f"{text}; {effect}")
 
 
 def _mape_targets(data: ReportData, best: ModelResult) -> Finding:

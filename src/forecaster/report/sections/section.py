@@ -45,3 +45,4 @@ class Section:
     pictures: Sequence[Picture]
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by title and topic
     table: HtmlTable | None = None
+    summary: str = ""  # the main result in a sentence; a section with it can be folded

@@ -60,7 +60,8 @@ def what_if_section(data: ReportData) -> Section:
         effect = measure_rain_effect(data.estimator_of(row), data.panel, row.first)
         if effect is not None:
             facts = {"Scenarios": _describe_scenarios(effect, row)}
-            return Section("what-if", title, text, [_picture(data, effect, row)], facts)
+            picture = _picture(data, effect, row)
+            return Section("what-if", title, text, [picture], facts, summary=picture.text)
     return Section("what-if", title, text, [])
 
 
