@@ -73,7 +73,7 @@ def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
 def test_check_says_what_it_found(panel_folder: Path, run: Run) -> None:
     code, output, _ = run("check", panel_folder)
     assert code == 0
-    assert "panel (format 1, " in output
+    assert "panel (format 3, " in output
     assert "100.00 % observed" in output
 
 
@@ -125,10 +125,11 @@ def test_S12_prune_removes_old_files_only_when_told(panel_folder: Path, run: Run
     moved = Panel(**{**vars(panel), "values": panel.values + 1})
     moved.save(panel_folder)
     _, output, _ = run("check", panel_folder)
-    assert "1 old or unfinished file; --prune removes them" in output
+    assert "2 versions, the newest last" in output
+    assert str(panel.digest)[:12] in output
     code, output, _ = run("check", panel_folder, "--prune")
     assert code == 0
-    assert "removed values-" in output
+    assert "removed values_0-" in output
     assert np.array_equal(Panel.open(panel_folder).values, panel.values + 1)
 
 
@@ -309,7 +310,7 @@ def test_a_damaged_run_is_an_artifact_error(
 def test_check_names_every_damaged_artifact(panel_folder: Path, run: Run) -> None:
     for name in ("one", "two"):
         Panel.open(panel_folder).save(panel_folder.parent / name)
-        next((panel_folder.parent / name).glob("values-*")).write_bytes(b"x")
+        next((panel_folder.parent / name).glob("values_0-*")).write_bytes(b"x")
     code, output, errors = run("check", panel_folder.parent)
     assert code == 4
     assert "all match the manifest" in output  # the whole one is told of all the same

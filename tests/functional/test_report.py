@@ -90,7 +90,7 @@ def test_a_folder_without_a_comparison_says_what_to_run(run: Run, tmp_path: Path
 
 
 def test_damage_is_found(run: Run, copied: Path) -> None:
-    (values,) = (copied / "panel").glob("values-*.parquet")
+    (values,) = (copied / "panel").glob("values_0-*.parquet")
     values.write_bytes(values.read_bytes()[:-1] + b"x")
     code, _, errors = run("report", copied)
     assert code == 4

@@ -495,7 +495,7 @@ def test_a_panel_saved_twice_has_the_same_bytes(panel: Panel, tmp_path: Path) ->
         for name in ("one", "two")
     )
     assert one == two
-    assert len(one) == 5  # values, locations, covariates, rain, manifest
+    assert len(one) == 7  # values, locations, manifest; covariates and rain: past and ahead
 
 
 def test_a_recipe_is_kept_with_its_hash(panel: Panel, tmp_path: Path) -> None:
@@ -589,8 +589,8 @@ def test_S6_a_nan_that_is_not_null_never_becomes_a_panel() -> None:
 def test_S10_a_newer_format_is_refused_by_name(panel: Panel, tmp_path: Path) -> None:
     panel.save(tmp_path)
     manifest = read_manifest(tmp_path)
-    (tmp_path / MANIFEST).write_bytes(replace(manifest, version=3).to_bytes())
-    message = r"panel written by format 3; this program reads ≤ 2: upgrade forecaster"
+    (tmp_path / MANIFEST).write_bytes(replace(manifest, version=4).to_bytes())
+    message = r"panel written by format 4; this program reads ≤ 3: upgrade forecaster"
     with pytest.raises(ArtifactError, match=message) as caught:
         Panel.open(tmp_path)
     assert caught.value.exit_code == 4

@@ -117,7 +117,6 @@ def test_a_saved_panel_has_the_same_vintages(tmp_path: Path) -> None:
     table = issues((0, -1e6, 9.0), (5, 2.0, 10.0), (5, 4.5, 12.0), (STEPS + 3, 4.0, 7.0))
     panel = build(table)
     panel.save(tmp_path / "panel")
-    assert read_manifest(tmp_path / "panel", kind="panel", reads=2).version == 2
     again = Panel.open(tmp_path / "panel")
     for name in ("names", "steps", "known", "values"):
         first, second = (getattr(vintages_of(p), name) for p in (panel, again))
@@ -125,10 +124,9 @@ def test_a_saved_panel_has_the_same_vintages(tmp_path: Path) -> None:
     assert np.array_equal(panel.covariates.values, again.covariates.values, equal_nan=True)
 
 
-def test_a_panel_without_vintages_has_the_format_of_before(tmp_path: Path) -> None:
+def test_a_panel_without_vintages_has_no_file_of_them(tmp_path: Path) -> None:
     build(issues((5, 2.0, 10.0)).drop(columns="known_at")).save(tmp_path / "panel")
-    manifest = read_manifest(tmp_path / "panel", kind="panel", reads=2)
-    assert manifest.version == 1
+    manifest = read_manifest(tmp_path / "panel", kind="panel")
     assert "vintages" not in manifest.about
     assert "vintages.parquet" not in manifest.files
 

@@ -13,8 +13,22 @@ from hypothesis import strategies as st
 
 from forecaster.errors import ArtifactError, RunError
 from forecaster.publish import writing
-from forecaster.publish.manifest import MANIFEST, leftovers, read_manifest, verify_files
-from forecaster.publish.writing import Draft, bytes_writer, prune, publish, replace_file
+from forecaster.publish.manifest import (
+    MANIFEST,
+    leftovers,
+    read_manifest,
+    read_versions,
+    verify_files,
+    version_name,
+)
+from forecaster.publish.writing import (
+    Draft,
+    bytes_writer,
+    prune,
+    publish,
+    replace_file,
+    revise,
+)
 
 MakeDraft = Callable[[str], Draft]
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
@@ -355,3 +369,23 @@ def test_replace_file_keeps_the_old_one_when_writing_fails(tmp_path: Path) -> No
         replace_file(path, broken)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in path.parent.iterdir()] == ["table.csv"]
+
+
+def test_kept_files_are_not_written_again_and_old_versions_stay(
+    tmp_path: Path, draft: MakeDraft
+) -> None:
+    first = publish(tmp_path, draft("one"))
+    written = {name: (tmp_path / s.name).stat().st_mtime_ns for name, s in first.files.items()}
+    files = {"more.json": bytes_writer(b"{}")}
+    change = Draft("panel", 1, files, parents={"panel": first.digest}, kept=first.files,
+                   keeps_versions=True)  # fmt: skip
+    second = revise(tmp_path, lambda _: change)
+    assert revise(tmp_path, lambda _: change) == second  # the same again: no third version
+    assert {*second.files} == {*first.files, "more.json"}
+    assert read_versions(tmp_path) == [first, second]
+    assert read_manifest(tmp_path, version=first.digest[:7]) == first
+    for name, stored in first.files.items():
+        assert (tmp_path / stored.name).stat().st_mtime_ns == written[name]
+    assert leftovers(tmp_path, first, second) == []
+    assert [path.name for path in prune(tmp_path)] == [version_name(first.digest)]
+    assert read_versions(tmp_path) == [second]

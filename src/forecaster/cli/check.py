@@ -21,7 +21,11 @@ def check(
         Path, typer.Argument(help="A panel, graph or run, or a folder that contains some.")
     ],
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove files of older versions and unfinished files.")
+        bool, typer.Option("--prune", help="Remove older versions and unfinished files.")
+    ] = False,
+    upgrade: Annotated[
+        bool,
+        typer.Option("--upgrade", help="Write panels of an older format anew, in today's format."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +39,9 @@ def check(
     reports, faults = [], Faults(str(path))
     for folder in folders:
         try:
-            reports.append(_verify(folder))
+            if upgrade:
+                _upgrade(folder)
+            reports.append(_verify(folder, older=not prune))
             if prune:
                 reports[-1]["pruned"] = [old.name for old in remove_old(folder)]
                 reports[-1]["leftovers"] = []
@@ -49,30 +55,64 @@ def check(
     faults.raise_any(ArtifactError)
 
 
-def _verify(folder: Path) -> dict[str, Any]:
-    from forecaster.publish.manifest import leftovers, read_manifest, verify_files
+def _verify(folder: Path, *, older: bool) -> dict[str, Any]:
+    """Verify the current version of an artifact, and older ones if asked; describe them."""
+    from forecaster.publish.manifest import (
+        leftovers,
+        read_manifest,
+        read_versions,
+        verify_stored,
+    )
 
-    manifest = read_manifest(folder)
-    size = sum(file.size for file in manifest.files.values())
+    versions = read_versions(folder) if older else [read_manifest(folder)]
+    manifest = versions[-1]
+    files = {file.name: file for version in versions for file in version.files.values()}
+    size = sum(file.size for file in files.values())
     terminal.announce(size / BYTES_PER_SECOND, 0, f"verifying {folder}")
     with terminal.progress(f"verifying {folder.name}", size) as advance:
-        verify_files(folder, manifest, advance)
+        verify_stored(folder, manifest.kind, files.values(), advance)
     report: dict[str, Any] = {
         "path": str(folder),
         "kind": manifest.kind,
         "format": manifest.version,
         "hash": manifest.digest,
-        "files": len(manifest.files),
+        "files": len(files),
         "bytes": size,
-        "leftovers": [old.name for old in leftovers(folder, manifest)],
+        "leftovers": [old.name for old in leftovers(folder, *versions)],
     }
     if manifest.kind == "panel":
         report["observed"] = _observed_share(folder)
+        report["versions"] = [_describe_version(version) for version in versions]
     if manifest.kind == "graph":
         report |= _graph_size(folder)
     if manifest.kind == "run":
         report |= _run_status(folder, manifest)
     return report
+
+
+def _upgrade(folder: Path) -> None:
+    """Write a panel of an older format anew, as a new version; its values stay to the bit."""
+    from forecaster.panel.panel import Panel, saved_recipe
+    from forecaster.panel.storage.folder import FORMAT
+    from forecaster.publish.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    if manifest.kind == "panel" and manifest.version < FORMAT:
+        panel = Panel.open(folder)
+        panel.save(folder, saved_recipe(folder), {**manifest.parents, "panel": manifest.digest})
+        terminal.say(f"{folder}: format {manifest.version} is now format {FORMAT}")
+
+
+def _describe_version(manifest: "Manifest") -> dict[str, Any]:
+    about = manifest.about
+    return {
+        "hash": manifest.digest,
+        "format": manifest.version,
+        "start": about["start"],
+        "steps": about["steps"],
+        "locations": about["locations"],
+        "appended": about.get("appended"),
+    }
 
 
 def _observed_share(folder: Path) -> float:
@@ -113,6 +153,13 @@ def _print_check(report: dict[str, Any]) -> None:
     size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
     name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
     print(f"{report['path']}: {name}: {size}, all match the manifest{content}")
+    versions = report.get("versions", [])
+    if len(versions) > 1:
+        print(f"  {len(versions)} versions, the newest last; Panel.open(…, version=…) opens one:")
+        for version in versions:
+            steps, locations = version["steps"], version["locations"]
+            size = f"{count_of(steps, 'step')} × {count_of(locations, 'location')}"
+            print(f"    {version['hash'][:12]}  {size}")
     for old in report.get("pruned", []):
         print(f"  removed {old}")
     if report["leftovers"]:

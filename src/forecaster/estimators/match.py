@@ -17,7 +17,8 @@ from forecaster.estimators import closed, value_ranges
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.hours import shared_hours
-from forecaster.panel.panel import Panel, step_fields
+from forecaster.panel.panel import Panel
+from forecaster.panel.storage.folder import step_fields
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
 

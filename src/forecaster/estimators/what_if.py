@@ -23,7 +23,8 @@ from forecaster.estimators.forecast_inputs import CANNOT_CHANGE, HOLIDAY, RANGES
 from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import to_instants
-from forecaster.panel.panel import Panel, step_fields
+from forecaster.panel.panel import Panel
+from forecaster.panel.storage.folder import step_fields
 from forecaster.panel.tables import read_wide
 from forecaster.reading.load import Table, load
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
-from forecaster.clock.holidays import Holidays
 from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
 from forecaster.config import PanelConfig
@@ -25,7 +24,6 @@ from forecaster.errors import (
     name_some,
     nearest_name,
 )
-from forecaster.panel import storage
 from forecaster.panel.assemble import (
     Axis,
     SideTables,
@@ -59,12 +57,27 @@ from forecaster.panel.parts import (
     Locations,
     read_only,
     select_names,
-    stack_layers,
 )
 from forecaster.panel.past_only import UNSEEN, hide_unseen
 from forecaster.panel.renames import apply_renames, read_renames
+from forecaster.panel.storage.deferred import Deferred, defer, read_deferred, read_part, stored_of
+from forecaster.panel.storage.folder import (
+    COVARIATES,
+    FORMAT,
+    LOCATIONS,
+    VINTAGES,
+    Read,
+    cut_ahead,
+    local_layer,
+    matrix_files,
+    open_stored,
+    read_wide_format,
+    step_fields,
+)
+from forecaster.panel.storage.folder import VALUES as VALUES_LAYER
+from forecaster.panel.storage.tables import locations_writer
 from forecaster.panel.tables import read_long, read_wide
-from forecaster.panel.vintages import read_vintages, vintages_writer
+from forecaster.panel.vintages import vintages_writer
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 from forecaster.reading.load import Table
@@ -72,8 +85,6 @@ from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
 HOURS_FOUND = "hours_found"  # in the ledger: opening hours are those of regular gaps
-FORMAT = 1  # of the panel's files; a newer one is refused
-FORMAT_OF_VINTAGES = 2  # which earlier versions would not see
 log = logging.getLogger(__name__)
 
 
@@ -115,18 +126,25 @@ class Panel:
         object.__setattr__(self, "values", read_only(self.values))
 
     def __repr__(self) -> str:
-        M, N = self.values.shape
+        M, N = self.shape
         span = " … ".join(local_texts(self, self.times[[0, -1]]))
         meaning = f"{self.clock.zone}, {self.clock.step_text}, {self.kind}"
         meaning += f", past-only {name_some(self.past_only)}" if self.past_only else ""
         return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of steps with values and the number of locations: M, N."""
+        stored = stored_of(self)
+        M, N = (self.values if stored is None else stored).shape
+        return int(M), int(N)
 
     # ------------------------------------------------------------------------------ time
 
     @property
     def times(self) -> Shaped[np.ndarray, " M"]:
         """The instant at which each step begins, UTC."""
-        return self.clock.axis(self.start, len(self.values))
+        return self.clock.axis(self.start, self.shape[0])
 
     @property
     def known_times(self) -> Shaped[np.ndarray, " S"]:
@@ -186,10 +204,10 @@ class Panel:
         vintages = world.vintages and world.vintages.between(first, known_end)
         return replace(
             self,
-            values=self.values[first:end],
+            values=read_part(self, slice(first, end), axis=0),
             start=self.instant(first),
             covariates=replace(world, values=world.values[known_steps], vintages=vintages),
-            local_covariates=replace(local, values=local.values[:, known_steps]),
+            local_covariates=replace(local, values=read_part(local, known_steps, axis=1)),
             digest=None,
         )
 
@@ -628,51 +646,68 @@ class Panel:
             recipe: the recipe that made it, saved beside it.
             parents: hashes of the artifacts it was made from.
         """
-        files: dict[str, Writer] = {
-            "values.parquet": storage.matrix_writer(self.times, self.locations.ids, self.values),
-            "locations.parquet": storage.locations_writer(self.locations),
-        }
-        names, values = self.covariates.names, self.covariates.values
-        files["covariates.parquet"] = storage.matrix_writer(self.known_times, names, values)
+        files: dict[str, Writer] = {LOCATIONS: locations_writer(self.locations)}
+        M, blocks = len(self.values), {}
+        for layer, (names, matrix) in self._matrices().items():
+            cut = cut_ahead(layer, M, len(matrix), len(names))
+            blocks[layer] = cut.to_json()
+            files |= matrix_files(cut, names, self.clock, self.start, _reader(matrix))
         vintages = self.covariates.vintages
         if vintages is not None:
-            files["vintages.parquet"] = vintages_writer(vintages, self.clock, self.start)
-        for number, layer in enumerate(self.local_covariates.values):
-            files[f"local_covariates_{number}.parquet"] = storage.matrix_writer(
-                self.known_times, self.locations.ids, layer
-            )
+            files[VINTAGES] = vintages_writer(vintages, self.clock, self.start)
         if recipe is not None:
             files["recipe.toml"] = bytes_writer(recipe.to_toml().encode())
         draft = Draft(
             kind="panel",
-            version=FORMAT if self.covariates.vintages is None else FORMAT_OF_VINTAGES,
+            version=FORMAT,
             files=files,
-            about=self._about(),
+            about={**self._about(), "blocks": blocks},
             parents=parents or {},
             recipe=recipe.digest() if recipe is not None else None,
             about_bytes=self.values.nbytes,
+            keeps_versions=True,
         )
         return replace(self, digest=publish(Path(folder), draft).digest)
 
     @staticmethod
     def open(
-        folder: Path | str, *, verify: bool = True, progress: Progress | None = None
+        folder: Path | str,
+        *,
+        version: str | None = None,
+        verify: bool = True,
+        progress: Progress | None = None,
     ) -> "Panel":
         """Open a saved panel.
 
         Args:
             folder: the folder of a saved panel.
-            verify: compare every file with its hash first.
+            version: the first characters of the hash of an older version; None: the current one.
+            verify: compare every file with its hash first, and read all values. Otherwise values
+                and local covariates are read when they are first needed: `steps` reads a part.
             progress: called with the number of bytes verified since the last call.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder, kind="panel", reads=FORMAT_OF_VINTAGES)
+        manifest = read_manifest(folder, kind="panel", reads=FORMAT, version=version)
         if verify:
             verify_files(folder, manifest, progress)
         try:
-            return _read(folder, manifest)
+            panel = _open(folder, manifest)
+            if verify:
+                read_deferred(panel)
+                read_deferred(panel.local_covariates)
+            return panel
         except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
             raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
+
+    def _matrices(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Return the matrices of the panel by name, each with the names of its columns."""
+        ids, world = self.locations.ids, self.covariates
+        layers = enumerate(self.local_covariates.values)
+        return {
+            VALUES_LAYER: (ids, self.values),
+            COVARIATES: (world.names, world.values),
+            **{local_layer(q): (ids, layer) for q, layer in layers},
+        }
 
     def _about(self) -> dict[str, Any]:
         holidays, vintages = self.clock.holidays, self.covariates.vintages
@@ -684,6 +719,7 @@ class Panel:
             "steps": len(self.values),
             "known_steps": len(self.covariates.values),
             "locations": len(self.locations),
+            "covariates": list(self.covariates.names),
             "local_covariates": list(self.local_covariates.names),
             **({"past_only": list(self.past_only)} if self.past_only else {}),
             **({"vintages": len(vintages.steps)} if vintages is not None else {}),
@@ -695,73 +731,35 @@ class Panel:
         }
 
 
-def _read(folder: Path, manifest: Manifest) -> Panel:
-    """Read the panel of a folder; inconsistent files raise errors of various types."""
-    about = manifest.about
-    clock = _read_clock(folder, manifest)
-    start = np.datetime64(about["start"], "s")
-    steps, known_steps = int(about["steps"]), int(about["known_steps"])
-    local_names = tuple(map(str, about["local_covariates"]))
-    path = file_path(folder, manifest, "locations.parquet")
-    count, has_hours = int(about["locations"]), "hours" in about
-    locations = storage.read_locations(path, count, has_hours=has_hours)
-    clock.check_hours(sorted({*locations.hours} - {""}))
-
-    def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
-        path = file_path(folder, manifest, file)
-        return storage.read_matrix(path, clock, start, length, columns)
-
-    _, values = matrix("values.parquet", locations.ids, steps)
-    names, covariates = matrix("covariates.parquet", None, known_steps)
-    layers = [
-        matrix(f"local_covariates_{i}.parquet", locations.ids, known_steps)[1]
-        for i in range(len(local_names))
-    ]
-    local = stack_layers(layers, known_steps, len(locations))
-    past_only = tuple(map(str, about.get("past_only", ())))  # not in older panels
-    vintages = None
-    if "vintages" in about:
-        path = file_path(folder, manifest, "vintages.parquet")
-        vintages = read_vintages(path, clock, start, int(about["vintages"]))
-    if not {*names, *local_names}.issuperset(past_only):
-        raise DataError(f"past-only {name_some(past_only)}: not all are covariates of the panel")
-    return Panel(
-        values=values,
-        start=start,
-        clock=clock,
-        kind=about["kind"],
-        locations=locations,
-        covariates=Covariates(names, covariates, select_names(names, past_only), vintages),
-        local_covariates=LocalCovariates(local_names, local, select_names(local_names, past_only)),
-        counts=dict(about["counts"]),
-        digest=manifest.digest,
-    )
+def _open(folder: Path, manifest: Manifest) -> Panel:
+    """Open the panel of a folder, values deferred; wrong files raise errors of various types."""
+    ledger: dict[str, Any] = {"counts": dict(manifest.about["counts"]), "digest": manifest.digest}
+    if manifest.version < FORMAT:
+        return Panel(**read_wide_format(folder, manifest), **ledger)
+    stored = open_stored(folder, manifest)
+    fields = {
+        "start": stored.start,
+        "clock": stored.clock,
+        "kind": stored.kind,
+        "locations": stored.locations,
+        "covariates": stored.read_covariates(),
+        "local_covariates": stored.defer_local(),
+    }
+    return defer(Panel, stored.values, {**fields, **ledger})
 
 
-def _read_clock(folder: Path, manifest: Manifest) -> Clock:
-    """Return the clock of a panel; an unknown kind or lag rule is refused."""
-    about = manifest.about
-    kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
-    months, hours = int(about.get("step_months", 0)), tuple(map(str, about.get("hours", ())))
-    minutes = int(about["step_minutes"])
-    clock = Clock(about["timezone"], minutes, holidays or None, months, hours)
-    if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
-        message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program supports"
-        raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-    fields = {"timezone": clock.zone, "kind": kind, **step_fields(clock)}
-    check_stage(PanelConfig, fields, source="manifest")
-    return clock
+def _reader(matrix: Float32[np.ndarray, "T n"]) -> Read:
+    return lambda first, end: matrix[first:end]
 
 
-def step_fields(clock: Clock) -> dict[str, int]:
-    """Return the length of a step as artifacts record it; `step_months` only if it has any."""
-    months = {"step_months": clock.step_months} if clock.step_months else {}
-    return {"step_minutes": clock.step_minutes, **months}
+# Read when they are first needed, if the panel was opened without verification.
+Panel.values = Deferred()  # type: ignore[assignment]
+LocalCovariates.values = Deferred()  # type: ignore[assignment]
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:
     """Return the recipe saved with a panel, if any."""
-    manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT_OF_VINTAGES)
+    manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT)
     if "recipe.toml" not in manifest.files:
         return None
     return read_recipe(file_path(Path(folder), manifest, "recipe.toml"))

@@ -21,7 +21,7 @@ MAX_EXPANSION = 5_000  # bytes in memory per byte on disk; a constant panel reac
 SMALL_BYTES = 1 << 28  # files that need less memory are always read
 
 
-def write_table(table: pa.Table, sink: BufferedIOBase) -> None:
+def write_table(table: pa.Table, sink: BufferedIOBase, *, store_schema: bool = True) -> None:
     """Write a table as one row group, with fast compression and without statistics."""
     pq.write_table(
         table,
@@ -30,12 +30,16 @@ def write_table(table: pa.Table, sink: BufferedIOBase) -> None:
         compression_level=1,
         row_group_size=max(table.num_rows, 1),
         write_statistics=False,
-        store_schema=True,
+        store_schema=store_schema,
     )
 
 
 def read_table(
-    path: Path, artifact: str, rows: int, is_expected: Callable[[pa.Schema], bool]
+    path: Path,
+    artifact: str,
+    rows: int,
+    is_expected: Callable[[pa.Schema], bool],
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Return the table of a file, with text columns as dictionaries.
 
@@ -44,19 +48,40 @@ def read_table(
         artifact: `panel` or `graph`, for messages.
         rows: number of rows in the manifest.
         is_expected: checks the schema.
+        columns: those that are read; None: all.
     """
     with _open(path, artifact) as file:
-        schema = file.schema_arrow
-        if _has_extension(schema) or not is_expected(schema):
-            raise ArtifactError(f"{path}: not a forecaster {artifact} (unexpected columns)")
-        _check_size(path, file, rows)
+        schema = _check(path, artifact, file, rows, is_expected)
         texts = [field.name for field in schema if field.type == pa.string()]
+        texts = [name for name in texts if columns is None or name in columns]
         if not texts:
-            return _read(path, file)
+            return _read(path, file, columns)
     with _open(path, artifact, texts) as file:
-        table = _read(path, file)
+        table = _read(path, file, columns)
     _check_texts(path, [table[name] for name in texts])
     return table
+
+
+def check_table(
+    path: Path, artifact: str, rows: int, is_expected: Callable[[pa.Schema], bool]
+) -> None:
+    """Refuse a file by its metadata, as `read_table` would."""
+    with _open(path, artifact) as file:
+        _check(path, artifact, file, rows, is_expected)
+
+
+def _check(
+    path: Path,
+    artifact: str,
+    file: pq.ParquetFile,
+    rows: int,
+    is_expected: Callable[[pa.Schema], bool],
+) -> pa.Schema:
+    schema = file.schema_arrow
+    if _has_extension(schema) or not is_expected(schema):
+        raise ArtifactError(f"{path}: not a forecaster {artifact} (unexpected columns)")
+    _check_size(path, file, rows)
+    return schema
 
 
 def _open(path: Path, artifact: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
@@ -67,9 +92,9 @@ def _open(path: Path, artifact: str, texts: Sequence[str] = ()) -> pq.ParquetFil
         raise ArtifactError(f"{path}: not a forecaster {artifact} ({reason})") from error
 
 
-def _read(path: Path, file: pq.ParquetFile) -> pa.Table:
+def _read(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> pa.Table:
     try:
-        table = file.read()
+        table = file.read(columns=None if columns is None else list(columns))
         table.validate(full=True)  # indices of dictionaries, and texts that are not UTF-8
         return table
     except (pa.ArrowException, OSError, ValueError) as error:

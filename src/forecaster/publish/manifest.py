@@ -10,12 +10,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forecaster.errors import ArtifactError, Faults, name_some
+from forecaster.errors import ArtifactError, Faults, count_of, name_some
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
@@ -25,6 +25,8 @@ LAYOUT = 1  # version of the manifest itself; each kind of artifact also has a v
 MAX_MANIFEST_BYTES = 8 << 20
 MAX_FILES = 10_000
 CHUNK_BYTES = 1 << 20
+NAME_DIGITS = 12  # of a hash, in the names of files
+VERSIONS = "manifest-*.json"  # of older versions
 
 LOGICAL_NAME = re.compile(r"[a-z][a-z0-9_]*\.(?:parquet|json|safetensors|toml)")
 _CONTENT_NAME = re.compile(r"[a-z][a-z0-9_]*-[0-9a-f]{12}\.(?:parquet|json|safetensors|toml)")
@@ -79,16 +81,25 @@ class Manifest:
         }
 
 
-def read_manifest(folder: Path, kind: str | None = None, reads: int | None = None) -> Manifest:
-    """Return the manifest of the folder's current version.
+def version_name(digest: str) -> str:
+    """Return the name under which the manifest of an older version is kept."""
+    return f"manifest-{digest[:NAME_DIGITS]}.json"
+
+
+def read_manifest(
+    folder: Path, kind: str | None = None, reads: int | None = None, version: str | None = None
+) -> Manifest:
+    """Return the manifest of a version of the folder.
 
     Args:
         folder: the artifact.
         kind: refuse any other kind.
         reads: the newest format version of that kind that the caller can read.
+        version: the first characters of its hash; None: the current one.
     """
-    raw = _manifest_bytes(folder)
-    manifest = _parse(folder, raw)
+    manifest = _parse(folder, _manifest_bytes(folder, MANIFEST))
+    if version is not None and not manifest.digest.startswith(version or " "):
+        manifest = _find_version(folder, version)
     if kind is not None and manifest.kind != kind:
         raise ArtifactError(
             f"{folder}: a {manifest.kind}, not a {kind}; give the folder of a {kind}"
@@ -97,6 +108,32 @@ def read_manifest(folder: Path, kind: str | None = None, reads: int | None = Non
         message = f"{folder}: {manifest.kind} written by format {manifest.version}"
         raise ArtifactError(f"{message}; this program reads ≤ {reads}: upgrade forecaster")
     return manifest
+
+
+def read_versions(folder: Path) -> list[Manifest]:
+    """Return the manifests of all versions, the current one last, each after its parent."""
+    current = read_manifest(folder)
+    older = {m.digest: m for m in _kept_versions(folder) if m.digest != current.digest}
+    lineage = [current]
+    while (parent := older.pop(lineage[0].parents.get(current.kind, ""), None)) is not None:
+        lineage.insert(0, parent)
+    return [*older.values(), *lineage]
+
+
+def _kept_versions(folder: Path) -> list[Manifest]:
+    names = sorted(path.name for path in folder.glob(VERSIONS) if is_ours(path.name))
+    return [_parse(folder, _manifest_bytes(folder, name)) for name in names]
+
+
+def _find_version(folder: Path, version: str) -> Manifest:
+    """Return the older version whose hash begins with these characters."""
+    kept = _kept_versions(folder)
+    matches = [manifest for manifest in kept if manifest.digest.startswith(version or " ")]
+    if len(matches) != 1:
+        problem = f"{count_of(len(matches), 'version')} with a hash that begins {version!r}"
+        names = name_some([m.digest[:NAME_DIGITS] for m in kept]) if kept else "none"
+        raise ArtifactError(f"{folder}: {problem}; older versions: {names}")
+    return matches[0]
 
 
 def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
@@ -108,9 +145,16 @@ def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
 
 
 def verify_files(folder: Path, manifest: Manifest, progress: Progress | None = None) -> None:
-    """Compare every file with its hash; one error lists all damaged files."""
-    faults = Faults(f"{folder}: {manifest.kind} damaged")
-    for stored in manifest.files.values():
+    """Compare every file of a version with its hash; one error lists all damaged files."""
+    verify_stored(folder, manifest.kind, manifest.files.values(), progress)
+
+
+def verify_stored(
+    folder: Path, kind: str, files: Iterable[Stored], progress: Progress | None = None
+) -> None:
+    """Compare files with their hashes; one error lists all damaged ones."""
+    faults = Faults(f"{folder}: {kind} damaged")
+    for stored in files:
         fault = _fault_of(folder, stored) or _hash_fault(folder, stored, progress)
         if fault:
             faults.add(fault)
@@ -124,11 +168,12 @@ def artifacts_below(path: Path) -> list[Path]:
     )
 
 
-def leftovers(folder: Path, manifest: Manifest | None) -> list[Path]:
-    """Return files of old versions and unfinished files."""
-    current = {file.name for file in manifest.files.values()} if manifest else set()
+def leftovers(folder: Path, *versions: Manifest) -> list[Path]:
+    """Return the files that belong to none of these versions, and unfinished files."""
+    named = {file.name for manifest in versions for file in manifest.files.values()}
+    named |= {MANIFEST, LOCK, *(version_name(manifest.digest) for manifest in versions)}
     present = [p for p in folder.iterdir() if is_ours(p.name) and p.is_file()]
-    return sorted(p for p in present if p.name not in {*current, MANIFEST, LOCK})
+    return sorted(p for p in present if p.name not in named)
 
 
 def is_ours(name: str) -> bool:
@@ -137,10 +182,10 @@ def is_ours(name: str) -> bool:
     return hidden or name in (MANIFEST, LOCK) or bool(_CONTENT_NAME.fullmatch(name))
 
 
-def _manifest_bytes(folder: Path) -> bytes:
+def _manifest_bytes(folder: Path, name: str) -> bytes:
     if not folder.is_dir():
         raise ArtifactError(f"{folder}: no such folder; give the folder of a forecaster artifact")
-    path = folder / MANIFEST
+    path = folder / name
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -202,7 +247,7 @@ def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
         if [type(file.name), type(file.size), type(file.sha256)] != [str, int, str] or not (
             LOGICAL_NAME.fullmatch(logical)
             and _SHA256.fullmatch(file.sha256)
-            and file.name == f"{stem}-{file.sha256[:12]}.{suffix}"
+            and file.name == f"{stem}-{file.sha256[:NAME_DIGITS]}.{suffix}"
         ):
             raise ArtifactError(
                 f"{folder}: {MANIFEST} lists {logical!r} with an invalid name, size or hash"

@@ -26,6 +26,7 @@ from forecaster.publish.manifest import (
     LOCK,
     LOGICAL_NAME,
     MANIFEST,
+    NAME_DIGITS,
     PARTIAL,
     Manifest,
     Stored,
@@ -33,6 +34,7 @@ from forecaster.publish.manifest import (
     leftovers,
     read_manifest,
     verify_files,
+    version_name,
 )
 
 Writer = Callable[[BufferedIOBase], None]
@@ -54,6 +56,8 @@ class Draft:
     )  # hashes of the artifacts it was made from
     recipe: str | None = None  # hash of the recipe
     about_bytes: int = 0  # expected size, for the message when the disk is full
+    kept: Mapping[str, Stored] = field(default_factory=dict)  # files of the current version
+    keeps_versions: bool = False  # the version that it replaces can still be opened
 
 
 def publish(folder: Path, draft: Draft) -> Manifest:
@@ -78,15 +82,25 @@ def revise(folder: Path, change: Callable[[Manifest], Draft]) -> Manifest:
 def _publish_locked(folder: Path, draft: Draft) -> Manifest:
     refuse_foreign(folder, draft.kind)
     stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
+    files = {**draft.kept, **stored}
+    manifest = Manifest(draft.kind, draft.version, files, draft.about, draft.parents, draft.recipe)
+    if draft.keeps_versions:
+        _keep_version(folder, manifest)
     sync_folder(folder)  # the files' names must be on disk before the manifest lists them
-    manifest = Manifest(
-        draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
-    )
     _replace(folder / MANIFEST, bytes_writer(manifest.to_bytes()))
     sync_folder(folder)
     if read_manifest(folder).digest != manifest.digest:
         raise RunError(f"{folder}: the manifest reads back differently; check the disk")
     return manifest
+
+
+def _keep_version(folder: Path, manifest: Manifest) -> None:
+    """Store the manifest that is about to be replaced under the name of its version."""
+    if not (folder / MANIFEST).exists():
+        return
+    current = read_manifest(folder)
+    if current.digest != manifest.digest:
+        _replace(folder / version_name(current.digest), bytes_writer(current.to_bytes()))
 
 
 def copy_artifact(source: Path, target: Path) -> Manifest:
@@ -179,7 +193,7 @@ def _store(folder: Path, logical: str, write: Writer) -> Stored:
     partial = folder / f".{stem}{PARTIAL}{secrets.token_hex(4)}"
     sink = _fill(partial, write)
     sha256 = sink.sha256.hexdigest()
-    name = f"{stem}-{sha256[:12]}.{suffix}"
+    name = f"{stem}-{sha256[:NAME_DIGITS]}.{suffix}"
     # An existing file of that name may be damaged: replace it.
     os.replace(partial, folder / name)
     return Stored(name, sink.size, sha256)

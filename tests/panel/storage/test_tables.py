@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError
-from forecaster.panel import parquet, storage
+from forecaster.panel import parquet
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import RESERVED, Locations
+from forecaster.panel.storage import tables
 from forecaster.publish.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, Stored
+from tests.panel.storage.format_1 import matrix_writer, save_format_1
 
 Rounds = Callable[[int, int], int]
 START = np.datetime64("2014-07-03T22:00:00", "s")
@@ -90,7 +92,7 @@ def take_apart(folder: Path) -> Saved:
 
 @pytest.fixture
 def saved(panel: Panel, tmp_path: Path) -> Saved:
-    panel.save(tmp_path / "panel")
+    save_format_1(panel, tmp_path / "panel")
     return take_apart(tmp_path / "panel")
 
 
@@ -125,23 +127,23 @@ def test_values_are_plain_parquet_with_null_for_missing(saved: Saved, panel: Pan
 
 def test_a_matrix_without_columns_is_an_axis(tmp_path: Path) -> None:
     times = Clock("UTC").axis(START, STEPS)
-    write(tmp_path, storage.matrix_writer(times, (), np.empty((STEPS, 0), np.float32)))
-    names, values = storage.read_matrix(tmp_path / "file", Clock("UTC"), START, STEPS, None)
+    write(tmp_path, matrix_writer(times, (), np.empty((STEPS, 0), np.float32)))
+    names, values = tables.read_matrix(tmp_path / "file", Clock("UTC"), START, STEPS, None)
     assert (names, values.shape) == ((), (STEPS, 0))
 
 
 def test_a_matrix_must_have_the_columns_asked_for_in_their_order(tmp_path: Path) -> None:
     times = Clock("UTC").axis(START, STEPS)
     values = np.arange(STEPS * 2, dtype=np.float32).reshape(STEPS, 2)
-    write(tmp_path, storage.matrix_writer(times, ("a", "b"), values))
+    write(tmp_path, matrix_writer(times, ("a", "b"), values))
     path = tmp_path / "file"
     for names in (None, ("a", "b")):
-        found, read = storage.read_matrix(path, Clock("UTC"), START, STEPS, names)
+        found, read = tables.read_matrix(path, Clock("UTC"), START, STEPS, names)
         assert found == ("a", "b")
         np.testing.assert_array_equal(read, values)
     for names in (("b", "a"), ("a",), ("a", "b", "c"), ()):
         with pytest.raises(ArtifactError, match="its columns are not the panel's locations"):
-            storage.read_matrix(path, Clock("UTC"), START, STEPS, names)
+            tables.read_matrix(path, Clock("UTC"), START, STEPS, names)
 
 
 def test_a_location_table_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -158,8 +160,8 @@ def test_a_location_table_comes_back_as_it_was(tmp_path: Path) -> None:
             "nothing": (None, None, None),
         },
     )
-    write(tmp_path, storage.locations_writer(places))
-    read = storage.read_locations(tmp_path / "file", PLACES)
+    write(tmp_path, tables.locations_writer(places))
+    read = tables.read_locations(tmp_path / "file", PLACES)
     assert (read.ids, read.names) == (places.ids, places.names)
     np.testing.assert_array_equal(read.lat, places.lat)
     np.testing.assert_array_equal(read.lon, places.lon)
@@ -176,11 +178,11 @@ def test_I23_any_name_comes_back_from_a_panels_files(
 ) -> None:
     usable = [name for name in names if name and name.strip() == name and name not in RESERVED]
     folder, clock = tmp_path_factory.mktemp("names"), Clock("UTC")
-    write(folder, storage.locations_writer(Locations.of_ids(usable)))
-    assert storage.read_locations(folder / "file", len(usable)).ids == tuple(usable)
+    write(folder, tables.locations_writer(Locations.of_ids(usable)))
+    assert tables.read_locations(folder / "file", len(usable)).ids == tuple(usable)
     values = np.zeros((1, len(usable)), np.float32)
-    write(folder, storage.matrix_writer(clock.axis(START, 1), usable, values))
-    found, _ = storage.read_matrix(folder / "file", clock, START, 1, None)
+    write(folder, matrix_writer(clock.axis(START, 1), usable, values))
+    found, _ = tables.read_matrix(folder / "file", clock, START, 1, None)
     assert found == tuple(usable)
 
 
@@ -216,8 +218,8 @@ def test_S1_a_flipped_bit_is_found_before_any_value_is_used(
     saved: Saved, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr(storage, "read_matrix", lambda path, *_: read.append(path))
-    monkeypatch.setattr(storage, "read_locations", lambda path, *_: read.append(path))
+    monkeypatch.setattr(tables, "read_matrix", lambda path, *_: read.append(path))
+    monkeypatch.setattr(tables, "read_locations", lambda path, *_: read.append(path))
     generator = random.Random(0)  # noqa: S311 (which bit, not a secret)
     for name in sorted(path.name for path in saved.folder.iterdir()):
         content = (saved.folder / name).read_bytes()
@@ -275,14 +277,14 @@ def test_S5_shifted_times_are_refused(saved: Saved, shift_ms: int) -> None:
     for rows in ([13], range(13, STEPS), range(STEPS)):
         times = table["time"].cast(pa.int64()).to_numpy().copy()
         times[list(rows)] += shift_ms
-        saved.forge_table(table.set_column(0, "time", pa.array(times).cast(storage.TIME)))
+        saved.forge_table(table.set_column(0, "time", pa.array(times).cast(tables.TIME)))
         refuse(saved.folder, "time axis is not the one")
 
 
 def test_S5_a_missing_time_is_refused(saved: Saved) -> None:
     times = saved.table()["time"].to_pylist()
     times[7] = None
-    saved.forge_table(saved.table().set_column(0, "time", pa.array(times, storage.TIME)))
+    saved.forge_table(saved.table().set_column(0, "time", pa.array(times, tables.TIME)))
     refuse(saved.folder, "time axis is not the one")
 
 
@@ -399,7 +401,7 @@ def rows_repeated(saved: Saved, copies: int) -> bytes:
     """Return a file of a million constant rows whose footer names them again and again."""
     rows = 1 << 20
     names = saved.table().column_names
-    columns = [pa.array(np.zeros(rows, np.int64)).cast(storage.TIME)]
+    columns = [pa.array(np.zeros(rows, np.int64)).cast(tables.TIME)]
     columns += [pa.array(np.zeros(rows, np.float32))] * PLACES
     content = parquet_bytes(pa.table(columns, names=names), row_group_size=rows)
     metadata, one = (pq.read_metadata(io.BytesIO(content)) for _ in range(2))
@@ -718,8 +720,8 @@ def test_a_constant_panel_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyP
     steps = 100_003
     values = np.zeros((steps, PLACES), np.float32)
     clock, names = Clock("UTC", 1), ("a", "b", "c")
-    write(tmp_path, storage.matrix_writer(clock.axis(START, steps), names, values))
-    _, read = storage.read_matrix(tmp_path / "file", clock, START, steps, names)
+    write(tmp_path, matrix_writer(clock.axis(START, steps), names, values))
+    _, read = tables.read_matrix(tmp_path / "file", clock, START, steps, names)
     assert read.shape == (steps, PLACES)
     assert not read.any()
 
@@ -728,7 +730,7 @@ def test_dates_of_locations_are_kept_and_absent_ones_leave_no_column(
     panel: Panel, tmp_path: Path
 ) -> None:
     sink = io.BytesIO()
-    storage.locations_writer(panel.locations)(sink)
+    tables.locations_writer(panel.locations)(sink)
     assert not {"opens", "closes"} & {*pq.read_schema(sink).names}
     opens = np.array(["2014-07-04T00:00:01", "NaT", "NaT"], "datetime64[s]")
     dated = replace(panel, locations=replace(panel.locations, opens=opens))
@@ -744,9 +746,9 @@ def test_a_column_of_such_a_name_in_an_older_panel_stays_what_it_was(
 ) -> None:
     hours = {"opens": ("8", None, "9"), "closes": (1.0, 2.0, None)}
     sink = io.BytesIO()
-    storage.locations_writer(replace(panel.locations, extra=hours))(sink)
+    tables.locations_writer(replace(panel.locations, extra=hours))(sink)
     path = tmp_path / "locations.parquet"
     path.write_bytes(sink.getvalue())
-    read = storage.read_locations(path, 3)
+    read = tables.read_locations(path, 3)
     assert read.extra == hours
     assert not read.dated

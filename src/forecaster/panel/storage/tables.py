@@ -1,7 +1,9 @@
-"""The files of a panel: plain Parquet, with the schema checked before the data."""
+"""The location table of a panel, and the wide tables of format 1: plain Parquet.
+
+Schemas are checked before the data is read.
+"""
 
 from collections.abc import Sequence
-from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +27,6 @@ _LOCATION_COLUMNS = {
 }
 HOURS = "hours"  # column of opening hours
 _EXTRA_TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
-
-
-def matrix_writer(
-    times: Shaped[np.ndarray, " M"], names: Sequence[str], values: Float32[np.ndarray, "M N"]
-) -> Writer:
-    """Return a function that writes one row per step and one column per name, NaN as null."""
-
-    def write(sink: BufferedIOBase) -> None:
-        stamps = pa.array(times.astype("datetime64[ms]")).cast(TIME)
-        columns = [pa.array(np.ascontiguousarray(c), from_pandas=True) for c in values.T]
-        table = pa.table([stamps, *columns], names=["time", *names])
-        write_table(table, sink)
-
-    return write
 
 
 def locations_writer(locations: Locations) -> Writer:
@@ -80,7 +68,7 @@ def read_matrix(
         raise ArtifactError(f"{path}: its time axis is not the one its manifest describes")
     values = np.empty((len(columns), steps), dtype=np.float32)  # one column after the other
     for row, column in zip(values, table.columns[1:], strict=True):
-        _copy(path, column, row)
+        copy_column(path, column, row)
     return columns, values.T
 
 
@@ -146,7 +134,8 @@ def _check_known(path: Path, table: pa.Table) -> None:
         raise ArtifactError(f"{path}: contains a location without an id or a name")
 
 
-def _copy(path: Path, column: pa.ChunkedArray, into: Float32[np.ndarray, " M"]) -> None:
+def copy_column(path: Path, column: pa.ChunkedArray, into: Float32[np.ndarray, " M"]) -> None:
+    """Copy a column into an array, null as NaN; a NaN or infinity on disk is refused."""
     start = 0
     for chunk in column.chunks:
         into[start : start + len(chunk)] = chunk.to_numpy(zero_copy_only=False)

@@ -1,0 +1,1 @@
+"""A panel on disk: its tables, its blocks of steps, its versions."""
