@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from forecaster.cli import (
+    backup,
     check,
     demo,
     doctor,
@@ -36,7 +37,8 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, evaluate.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, runs.runs, serve.serve, check.check,
+    evaluate.report, forecast.forecast, explain.explain, runs.runs, serve.serve, backup.backup,
+    backup.restore, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

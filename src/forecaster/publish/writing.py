@@ -107,7 +107,7 @@ def copy_artifact(source: Path, target: Path) -> Manifest:
     """Publish an artifact again in another folder, after its files are verified."""
     manifest = read_manifest(source)
     verify_files(source, manifest)
-    files = {name: _file_writer(source / stored.name) for name, stored in manifest.files.items()}
+    files = {name: file_writer(source / stored.name) for name, stored in manifest.files.items()}
     size = sum(stored.size for stored in manifest.files.values())
     draft = Draft(
         manifest.kind, manifest.version, files, manifest.about, manifest.parents, manifest.recipe,
@@ -148,7 +148,7 @@ def bytes_writer(content: bytes) -> Writer:
     return write
 
 
-def _file_writer(path: Path) -> Writer:
+def file_writer(path: Path) -> Writer:
     """Return a writer of the bytes of a file."""
 
     def write(sink: BufferedIOBase) -> None:
