@@ -20,6 +20,7 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+from tests.servers import mariadb, postgres  # noqa: F401 (fixtures)
 from tests.shapes import checked
 
 FAULTS = tomllib.loads((Path(__file__).parent / "faults.toml").read_text(encoding="utf-8"))

@@ -147,6 +147,11 @@ class TripsConfig(Stage):
     files: tuple[str, ...] = Field(
         default=(), description="files in the data folder; patterns such as `yellow_*.parquet`"
     )
+    query: str | None = Field(
+        default=None,
+        description="a `SELECT`, or the name of a table, where `files` is the address of a "
+        "database, such as `postgresql://user@host/database`",
+    )
     candidates: str | None = Field(
         default=None,
         description="table of candidate locations; without it, they are found where trips begin",
@@ -191,9 +196,15 @@ class TableConfig(Stage):
     """Reading a long or wide table as a panel."""
 
     file: str = Field(
-        default="", description="the table, in the data folder; a pattern for several files"
+        default="",
+        description="the table, in the data folder; a pattern for several files; or the address of "
+        "a database",
     )
     files: tuple[str, ...] = Field(default=(), description="several files in place of one")
+    query: str | None = Field(
+        default=None,
+        description="a `SELECT`, or the name of a table, if `file` is that of a database",
+    )
     locations: str | None = Field(
         default=None, description="table of locations: `id`, `name`, `lat`, `lon`"
     )

@@ -145,6 +145,9 @@ class Recipe(Stage):
         for name in ("renames", "censored", "hours", "step_months", "past_only"):
             if content["panel"][name] in (None, 0, []):  # nor do those without these
                 del content["panel"][name]
+        for name in ("trips", "table"):
+            if content[name] is not None and content[name]["query"] is None:
+                del content[name]["query"]
         for name in (*PEERS, "ensemble"):  # nor do those from before there were these models
             if getattr(self, name) == type(self).model_fields[name].default:
                 del content[name]

@@ -13,12 +13,15 @@ from forecaster.cli.options import (
     AmbiguousTimes,
     Country,
     Data,
+    DatabaseQuery,
     Json,
     NonexistentTimes,
     Out,
     Renames,
     Zone,
+    name_source,
     open_panel,
+    read_source,
     split_commas,
 )
 from forecaster.errors import ConfigError, count_of
@@ -40,10 +43,14 @@ PEAK_BYTES = 3 << 29  # flat in the number of rows; docs/scale.md
 @app.command()
 def trips(  # noqa: PLR0913, PLR0917 (one option each)
     files: Annotated[
-        list[Path], typer.Argument(help="Files of trips: .parquet, .csv or .csv.gz.")
+        list[str],
+        typer.Argument(
+            help="Files of trips: .parquet, .csv or .csv.gz; or the address of a database."
+        ),
     ],
     out: Out,
     timezone: Zone,
+    query: DatabaseQuery = None,
     candidates: Annotated[
         str | None,
         typer.Option(help=f"File of candidate locations (id, lat, lon), or {FROM_TRIPS}."),
@@ -86,6 +93,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         raise ConfigError(
             f"no locations given; give --candidates FILE, --candidates {FROM_TRIPS} or --zones"
         )
+    sources = [read_source(file, query) for file in files]
     candidate_file = None if candidates in (None, FROM_TRIPS) else Path(candidates or "")
     recipe = _recipe(
         panel={
@@ -93,7 +101,8 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
             "nonexistent": nonexistent, "renames": renames.name if renames else None,
         },
         trips={
-            "files": [path.name for path in files], "columns": columns, "zones": zones,
+            "files": list(map(name_source, sources)), "query": query, "columns": columns,
+            "zones": zones,
             "candidates": candidate_file.name if candidate_file else None,
             "candidate_columns": candidate_columns, "min_demand": min_demand,
             "demand_hours": demand_hours, "max_distance_m": max_distance,
@@ -102,14 +111,21 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     )  # fmt: skip
     from forecaster.ingest.build import Sources
 
-    _build(recipe, Sources(files, candidate_file, renames=renames), out, engine, as_json)
+    _build(recipe, Sources(sources, candidate_file, renames=renames), out, engine, as_json)
 
 
 @app.command()
 def table(  # noqa: PLR0913, PLR0917 (one option each)
-    file: Annotated[Path, typer.Argument(help="A table in long or wide form: .csv or .parquet.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A table in long or wide form: .csv or .parquet; or the address of a database: "
+            "postgresql://user@host/database, mariadb://…, duckdb://FILE, sqlite://FILE."
+        ),
+    ],
     out: Out,
     timezone: Zone,
+    query: DatabaseQuery = None,
     columns: Annotated[
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
@@ -161,9 +177,11 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.ingest.guess import find_step
     from forecaster.panel.axis import step_settings
 
+    source = read_source(file, query)
+    values = source if isinstance(source, Path) else source.read()
     step = step_settings(step_minutes, step_months or 0)
     if not step:
-        guessed = find_step(file, TableConfig(columns=columns))
+        guessed = find_step(values, TableConfig(columns=columns))
         step = guessed.settings()
         terminal.say(f"no --step-minutes: {guessed}, the most frequent difference of times")
     recipe = _recipe(
@@ -174,12 +192,13 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "past_only": split_commas(past_only),
         },
         table={
-            "file": file.name, "columns": columns, "min_demand": min_demand,
+            "file": name_source(source), "query": query, "columns": columns,
+            "min_demand": min_demand,
             "demand_hours": demand_hours, "location_columns": location_columns,
             "locations": locations.name if locations else None,
         },
     )  # fmt: skip
-    _build(recipe, Sources([file], locations, renames=renames), out, "duckdb", as_json)
+    _build(recipe, Sources([values], locations, renames=renames), out, "duckdb", as_json)
 
 
 @app.command()
@@ -284,7 +303,7 @@ def _build(
 ) -> None:
     from forecaster.ingest.build import build_panel
 
-    size = sum(path.stat().st_size for path in sources.values if path.is_file())
+    size = sum(path.stat().st_size for path in sources.files if path.is_file())
     terminal.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
     with terminal.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)

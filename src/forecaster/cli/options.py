@@ -16,6 +16,7 @@ from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
     from forecaster.config import Range
+    from forecaster.databases.query import Query
     from forecaster.panel.panel import Panel
     from forecaster.recipe import Recipe
 
@@ -31,6 +32,14 @@ Country = Annotated[
 Renames = Annotated[
     Path | None,
     typer.Option(help="Table old,new,from: places that were renamed, merged or split."),
+]
+DatabaseQuery = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="What to read from a database: 'select …', or the name of a table. Passwords come "
+        "from the environment, never from the address.",
+    ),
 ]
 AmbiguousTimes = Annotated[
     Ambiguous, typer.Option(help="Treatment of local times that occur twice (end of summer time).")
@@ -67,6 +76,26 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a recipe value, e.g. training.epochs=3. Repeatable."),
 ]
+
+
+def read_source(text: str, query: str | None) -> "Path | Query":
+    """Return the file of an argument, or the query of a database."""
+    from forecaster.databases.connection import is_database
+    from forecaster.databases.query import Query
+
+    if is_database(text):
+        return Query.parse(text, query)
+    if query is not None:
+        raise ConfigError(
+            f"--query is for databases, and {text} is a file; leave it out, or give an address "
+            "such as postgresql://user@host/database"
+        )
+    return Path(text)
+
+
+def name_source(source: "Path | Query") -> str:
+    """Return the name of a file, or the address of a database, for a recipe."""
+    return source.name if isinstance(source, Path) else source.database.url
 
 
 def open_panel(folder: Path) -> "Panel":

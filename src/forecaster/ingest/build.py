@@ -1,15 +1,20 @@
 """A recipe and its files → a panel: trips or a table, then weather."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from forecaster.choices import EngineName
+from forecaster.databases.connection import is_database
+from forecaster.databases.query import Query
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
-from forecaster.ingest.files import open_inputs, verify_file
+from forecaster.ingest.files import InputFile, InputQuery, open_inputs, parse_span, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
@@ -26,7 +31,7 @@ Say = Callable[[str], None]
 class Sources:
     """The input files of a recipe."""
 
-    values: Sequence[Path]  # trips, or the files of a table
+    values: Sequence[Path | Query | pa.Table]  # trips, or the files of a table
     places: Path | None = None  # candidates, or locations
     weather: Path | None = None
     renames: Path | None = None  # table `old,new,from`
@@ -37,6 +42,15 @@ class Sources:
         """The files beside the values."""
         beside = (self.places, self.weather, self.renames, self.covariates)
         return tuple(path for path in beside if path is not None)
+
+    @property
+    def files(self) -> list[Path]:
+        """The values that lie in files."""
+        return [source for source in self.values if isinstance(source, Path)]
+
+    def read(self) -> list[Path | pa.Table]:
+        """Return the values as files, or as the tables that queries give."""
+        return [s.read() if isinstance(s, Query) else s for s in self.values]
 
 
 def find_sources(recipe: Recipe, data: Path) -> Sources:
@@ -51,18 +65,38 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     covariates = recipe.table.covariates if recipe.table is not None else None
     beside = (places, weather, recipe.panel.renames, covariates)
     optional = [name for name in beside if name is not None]
+    paths = [data / name if name else None for name in beside]
+    if query := recipe_query(recipe):
+        _refuse_missing(data, optional)
+        return Sources([query], *paths)
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
         listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
     matches = {name: _expand(data, name) for name in names}
-    missing = [name for name in names if not matches[name]]
-    missing += [name for name in optional if not (data / name).is_file()]
-    if missing:
-        raise DataError(
-            f"{data}: no {', '.join(missing)}; give the folder with --data or FORECASTER_DATA"
-        )
+    _refuse_missing(data, optional, [name for name in names if not matches[name]])
     files = [path for name in names for path in matches[name]]
-    return Sources(files, *(data / name if name else None for name in beside))
+    return Sources(files, *paths)
+
+
+def recipe_query(recipe: Recipe) -> Query | None:
+    """Return the query of a recipe whose values lie in a database."""
+    if recipe.table is not None and is_database(recipe.table.file):
+        return Query.parse(recipe.table.file, recipe.table.query)
+    if recipe.trips is None or not any(map(is_database, recipe.trips.files)):
+        return None
+    if len(recipe.trips.files) > 1:
+        raise ConfigError(
+            f"{len(recipe.trips.files)} sources of trips; a database is a single one"
+        )
+    return Query.parse(recipe.trips.files[0], recipe.trips.query)
+
+
+def _refuse_missing(data: Path, optional: Sequence[str], missing: Sequence[str] = ()) -> None:
+    absent = [*missing, *(name for name in optional if not (data / name).is_file())]
+    if absent:
+        raise DataError(
+            f"{data}: no {', '.join(absent)}; give the folder with --data or FORECASTER_DATA"
+        )
 
 
 def _expand(data: Path, name: str) -> list[Path]:
@@ -80,24 +114,23 @@ def build_panel(
     progress: Progress | None = None,
 ) -> Panel:
     """Return the panel that a recipe describes."""
-    for path in (*(() if recipe.trips else sources.values), *sources.tables):
+    for path in (*(() if recipe.trips else sources.files), *sources.tables):
         _verify_table(path)
     zone = recipe.panel.timezone
     if recipe.trips is not None:
         rules, columns = recipe.trips, recipe.trips.candidate_columns
         places = read_candidates(sources.places, columns, zone) if sources.places else None
         renames = read_renames(sources.renames, zone) if sources.renames else ()
-        inputs = open_inputs(sources.values, rules.covers, progress)
-        panel = ingest_trips(
-            TripIngest(inputs, places, recipe.panel, rules, open_engine(engine), renames), say
-        )
+        with _open_trips(sources, rules.covers, progress) as inputs:
+            trips = TripIngest(inputs, places, recipe.panel, rules, open_engine(engine), renames)
+            panel = ingest_trips(trips, say)
     elif recipe.table is not None:
         columns = recipe.table.location_columns
         places = read_candidates(sources.places, columns, zone) if sources.places else None
         beside = tuple(n for n in recipe.panel.past_only if n not in _coming_with_weather(recipe))
         config = recipe.panel.model_copy(update={"past_only": beside})
         panel, rows = ingest_table(
-            sources.values, config, recipe.table, places, sources.renames, sources.covariates
+            sources.read(), config, recipe.table, places, sources.renames, sources.covariates
         )
         say(f"read as {rows}")
         if panel.counts.get(HOURS_FOUND):
@@ -114,6 +147,21 @@ def _verify_table(path: Path) -> None:
     """Refuse a Parquet file that is cut short; of text files the reader tells."""
     if path.suffix == ".parquet":
         verify_file(path)
+
+
+@contextmanager
+def _open_trips(
+    sources: Sources, covers: str | None, progress: Progress | None
+) -> Iterator[Sequence[InputFile | InputQuery]]:
+    """Check the files of trips, or open their query."""
+    query = sources.values[0] if sources.values else None
+    if not isinstance(query, Query):
+        yield open_inputs(sources.files, covers, progress)
+        return
+    if covers is None:
+        raise ConfigError(f"{query.name}: the covered hours; give --covers FROM:TO (dates)")
+    with query.scan() as scan:
+        yield [InputQuery(scan, parse_span(covers))]
 
 
 def _coming_with_weather(recipe: Recipe) -> tuple[str, ...]:

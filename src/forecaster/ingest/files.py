@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forecaster.databases.query import QueryScan
 from forecaster.errors import ConfigError, DataError, Faults
 from forecaster.publish.manifest import CHUNK_BYTES, Progress
 
@@ -39,9 +40,28 @@ class InputFile:
     lines: int | None = None  # of a CSV file, without its header and empty ones
 
     @property
+    def name(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    @property
     def is_parquet(self) -> bool:
         """Whether the file is Parquet; else it is CSV."""
         return self.path.suffix == ".parquet"
+
+
+@dataclass(frozen=True)
+class InputQuery:
+    """Trips in a database, open so that both passes see the same rows."""
+
+    scan: QueryScan
+    covered: TimeSpan
+    lines: None = None
+
+    @property
+    def name(self) -> str:
+        """The database, for messages."""
+        return self.scan.query.name
 
 
 def open_inputs(

@@ -13,6 +13,7 @@ from forecaster.choices import Kind
 from forecaster.clock.horizon import read_horizon
 from forecaster.clock.zone import to_local
 from forecaster.config import MONTH_MINUTES, LagConfig, MetricConfig, PanelConfig, TableConfig
+from forecaster.databases.query import Query
 from forecaster.errors import ConfigError, count_of
 from forecaster.ingest.build import Sources
 from forecaster.ingest.hot_locations.candidates import read_candidates
@@ -30,6 +31,7 @@ from forecaster.panel.axis import (
 from forecaster.panel.parts import Scalar
 from forecaster.panel.tables import read_wide
 from forecaster.panel.vintages import KNOWN_AT
+from forecaster.reading.load import Table
 from forecaster.recipe import Recipe, check_stage
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
@@ -49,7 +51,7 @@ def guess_recipe(
     settings = settings or {}
     said, name = dict(settings.get("panel", {})), sources.values[0].name
     rules = check_stage(TableConfig, dict(settings.get("table", {})), source="options")
-    table = read_rows(sources.values, "measurement", rules, covariates=None)
+    table = read_rows(sources.read(), "measurement", rules, covariates=None)
     rows = table.series
     values, step = rows.layers[VALUES], _said_step(said) or guess_step(rows, name)
     panel: dict[str, Any] = {
@@ -81,10 +83,10 @@ def guess_recipe(
     return check_stage(Recipe, content, source=f"the recipe guessed for {name}"), table
 
 
-def find_step(path: Path, rules: TableConfig | None = None) -> Step:
+def find_step(table: Table, rules: TableConfig | None = None) -> Step:
     """Return the length of a table's steps."""
-    rows = read_rows(path, "measurement", rules or TableConfig())
-    return guess_step(rows.series, path.name)
+    rows = read_rows(table, "measurement", rules or TableConfig())
+    return guess_step(rows.series, table.name if isinstance(table, Path) else "table")
 
 
 def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
@@ -168,17 +170,19 @@ def _tells_apart(values: Sequence[Scalar]) -> bool:
 def _named_files(sources: Sources) -> dict[str, Any]:
     """Return the names of the files, relative to the folder that holds all of them."""
     folder = common_folder(sources)
-    values = [str(path.relative_to(folder)) for path in sources.values]
+    values = [str(path.relative_to(folder)) for path in sources.files]
     beside = {"locations": sources.places, "covariates": sources.covariates}
     named = {n: str(path.relative_to(folder)) for n, path in beside.items() if path is not None}
+    if isinstance(query := sources.values[0], Query):
+        return named | {"file": query.database.url, "query": query.sql}
     return named | ({"file": values[0]} if len(values) == 1 else {"files": values})
 
 
 def common_folder(sources: Sources) -> Path:
     """Return the folder that holds all files, or in which their folders are."""
-    folders = {path.parent for path in (*sources.values, *sources.tables)}
-    if len(folders) == 1:
-        return folders.pop()
+    folders = {path.parent for path in (*sources.files, *sources.tables)}
+    if len(folders) <= 1:
+        return folders.pop() if folders else Path()
     return Path(os.path.commonpath([folder.resolve() for folder in folders]))
 
 

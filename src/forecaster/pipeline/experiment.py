@@ -106,7 +106,7 @@ def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: MessageCall
     panel_folder, fingerprint_file = folder / PANEL, folder / FINGERPRINT
     if (panel_folder / MANIFEST).exists():
         digest = read_manifest(panel_folder, kind="panel").digest
-        if _read(fingerprint_file) == {**fingerprint, "panel": digest}:
+        if sources.files and _read(fingerprint_file) == {**fingerprint, "panel": digest}:
             say("the panel exists already")
             return panel_folder
     say("building the panel")
@@ -124,7 +124,7 @@ def hash_of(content: Any) -> str:
 def _fingerprint(recipe: Recipe, sources: Sources) -> dict[str, Any]:
     """Return hashes of the rules and of the files that a panel is built from."""
     rules = recipe.model_dump(mode="json", include={"panel", "trips", "table", "weather"})
-    files = [*sources.values, *sources.tables]
+    files = [*sources.files, *sources.tables]
     hashes = []
     for path in files:
         with path.open("rb") as file:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.choices import EngineName
+from forecaster.databases.query import QueryScan
 from forecaster.errors import ConfigError, DataError, need_extra
 from forecaster.ingest.files import InputFile
 
@@ -28,7 +29,7 @@ class MalformedRows:
 
 
 def stored_columns(item: InputFile) -> dict[str, pa.DataType] | None:
-    """Return names and types of a Parquet file's columns; None for CSV, whose columns are text."""
+    """Return the columns of a Parquet file and their types; None for CSV, all of it text."""
     if not item.is_parquet:
         return None
     try:
@@ -37,7 +38,7 @@ def stored_columns(item: InputFile) -> dict[str, pa.DataType] | None:
         raise DataError(
             f"{item.path}: not readable as Parquet ({error}); fetch it again"
         ) from error
-    return dict(zip(schema.names, schema.types, strict=True))
+    return {name.strip(): kind for name, kind in zip(schema.names, schema.types, strict=True)}
 
 
 @dataclass
@@ -47,6 +48,7 @@ class DuckScan:
     path: Path
     connection: Any
     table: Any
+    types: dict[str, pa.DataType] | None  # None: all columns are text
     is_csv: bool
 
     def run(self, expression: Any) -> pa.Table:
@@ -86,7 +88,9 @@ class DuckDb:
         connection = self._ibis.duckdb.connect(**settings)
         try:
             table = self._read(connection, item)
-            yield DuckScan(item.path, connection, _strip(table), not item.is_parquet)
+            yield DuckScan(
+                item.path, connection, _strip(table), stored_columns(item), not item.is_parquet
+            )
         finally:
             connection.disconnect()
 
@@ -112,6 +116,7 @@ class SparkScan:
 
     path: Path
     table: Any
+    types: dict[str, pa.DataType] | None
 
     def run(self, expression: Any) -> pa.Table:
         """Run one query."""
@@ -148,9 +153,35 @@ class Spark:
             table = self._connection.read_csv(
                 str(item.path), header=True, inferSchema=False, mode="FAILFAST", multiLine=True
             )
-        yield SparkScan(item.path, _strip(table))
+        yield SparkScan(item.path, _strip(table), stored_columns(item))
 
 
+@dataclass
+class DatabaseScan:
+    """A query open in its database."""
+
+    query: QueryScan
+
+    @property
+    def table(self) -> Any:
+        """The rows of the query."""
+        return self.query.table
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The types of its columns."""
+        return self.query.types
+
+    def run(self, expression: Any) -> pa.Table:
+        """Run one query."""
+        return self.query.run(expression)
+
+    def malformed(self) -> MalformedRows:
+        """Return no rows: those of a database have columns."""
+        return MalformedRows()
+
+
+Scan = DuckScan | SparkScan | DatabaseScan
 Engine = DuckDb | Spark
 
 

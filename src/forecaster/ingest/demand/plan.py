@@ -7,6 +7,8 @@ The engines run no Python functions, and both passes use the same classification
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ HOUR = 3600
 _PLAIN = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}$"
 _ISO = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$"
 _US = r"^\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d{2}(:\d{2})?$"
+_LARGEST = float(np.finfo(np.float64).max)  # not infinite
 _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}  # 0: to be counted
 
 
@@ -106,32 +109,32 @@ def classify(
     import ibis  # noqa: PLC0415 (an extra)
 
     stored = types[schema.time] if types else None
-    hour, aware = _hour(ibis, table[schema.time], stored, hours.grid.phase)
+    moment, hour, aware = _moment(ibis, table[schema.time], stored, hours.grid.phase)
     if schema.has_coordinates:
-        lat, lon = (_number(ibis, table[name]) for name in (schema.lat, schema.lon))
-        broken = (
-            lat.isnull() | lon.isnull() | lat.isnan() | lon.isnan() | lat.isinf() | lon.isinf()
-        )
+        lat, lon = (_number(table[name]) for name in (schema.lat, schema.lon))
         inside, swapped = _inside(ibis, area, lat, lon), _inside(ibis, area, lon, lat)
-        a, b = ((ibis.ifelse(inside, x, 0.0) * CELLS_PER_DEGREE).round() for x in (lat, lon))
+        broken = ~(lat.between(-_LARGEST, _LARGEST) & lon.between(-_LARGEST, _LARGEST))
+        broken, scale = broken.fill_null(True), CELLS_PER_DEGREE
         shown = [table[schema.time], table[schema.lat], table[schema.lon]]
     else:
         zone = table[schema.zone].cast("string").re_extract(r"^(\d{1,9})(\.0*)?$", 1)
-        a, b = zone.nullif("").try_cast("int64"), ibis.literal(0)
-        broken, inside, swapped = ibis.literal(False), a.notnull(), ibis.literal(False)
+        lat, lon, scale = _try_cast(zone.nullif(""), "int64"), ibis.literal(0), 1
+        broken, inside, swapped = ibis.literal(False), lat.notnull(), ibis.literal(False)
         shown = [table[schema.time], table[schema.zone]]
     flat = table.select(
-        hour=hour, aware=aware, broken=broken, inside=inside, swapped=swapped,
-        a=a.cast("int64"), b=b.cast("int64"),
-        **{f"shown_{n}": column for n, column in enumerate(shown)},
+        moment=moment, hour=hour, aware=aware, broken=broken, inside=inside, swapped=swapped,
+        lat=lat, lon=lon, **{f"shown_{n}": column for n, column in enumerate(shown)},
     )  # fmt: skip
-    return _judge(ibis, flat, hours)
+    return _judge(ibis, flat, hours, scale)
 
 
 def count_cells(rows: Any) -> Any:
     """Pass 1: rows, rides in the demand hours and two examples, per reason and cell."""
     return rows.group_by("code", "a", "b").agg(
-        rows=rows.count(), rides=rows.chosen.sum(), low=rows.text.min(), high=rows.text.max()
+        rows=rows.count(),
+        rides=rows.chosen.ifelse(1, 0).sum(),
+        low=rows.text.min(),
+        high=rows.text.max(),
     )
 
 
@@ -149,24 +152,32 @@ def reason_of(code: int) -> str:
     return REASONS[code - 1]
 
 
-def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
-    """Add the code of each row: the first reason that applies, in order."""
+def _judge(ibis: Any, flat: Any, hours: HourRules, scale: int) -> Any:
+    """Add the code of each row: the first reason that applies, in order.
+
+    Servers repeat an expression wherever it is used, so what is compared are plain columns.
+    """
     twice, never = hours.odd()
-    naive = ~flat.aware
+
+    def between(first: int, end: int, aware: bool) -> Any:
+        """Whether a time lies in some hours, the last one excluded."""
+        low, high = (
+            _at(ibis, flat.moment, hour, hours.grid.phase, aware) for hour in (first, end)
+        )
+        return (flat.moment >= low) & (flat.moment < high)
 
     def within(span: TimeSpan) -> Any:
-        local, utc = hours.bounds(span, aware=False), hours.bounds(span, aware=True)
-        return ibis.ifelse(
-            flat.aware,
-            flat.hour.between(utc[0], utc[1] - 1),
-            flat.hour.between(local[0], local[1] - 1),
-        )
+        utc, local = (between(*hours.bounds(span, aware), aware) for aware in (True, False))
+        return _by_clock(ibis, flat, utc, local)
 
     def among(odd: list[int], is_kept: bool) -> Any:
-        return ibis.literal(False) if is_kept or not odd else naive & flat.hour.isin(odd)
+        if is_kept or not odd:
+            return ibis.literal(False)
+        local = reduce(or_, (between(hour, hour + 1, aware=False) for hour in odd))
+        return _by_clock(ibis, flat, ibis.literal(False), local)
 
     code = ibis.cases(
-        (flat.hour.isnull(), _CODES["bad_timestamp"]),
+        (flat.moment.isnull(), _CODES["bad_timestamp"]),
         (flat.broken, _CODES["non_finite"]),
         (~flat.inside, _CODES["out_of_area"]),
         (~within(hours.covered), _CODES["time_outside_file"]),
@@ -174,37 +185,59 @@ def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
         (among(never, hours.keep_nonexistent), _CODES["nonexistent_local_time"]),
         else_=0,
     )
-    judged = flat.mutate(code=code.cast("int64"))
-    chosen = ibis.literal(1) if hours.demand is None else within(hours.demand).cast("int64")
+    chosen = ibis.literal(True) if hours.demand is None else within(hours.demand)
+    judged = flat.mutate(code=code.cast("int64"), chosen=chosen)
+    is_counted = judged.code == 0
+    a, b = ((judged[name] * scale).round().cast("int64") for name in ("lat", "lon"))
     hint = ibis.ifelse(judged.swapped, ibis.literal("swapped? "), ibis.literal(""))
     shown = _joined(ibis, [judged[c] for c in judged.columns if c.startswith("shown_")])
     return judged.select(
         code=judged.code,
-        a=ibis.ifelse(judged.code == 0, judged.a, 0),
-        b=ibis.ifelse(judged.code == 0, judged.b, 0),
+        a=ibis.ifelse(is_counted, a, 0),
+        b=ibis.ifelse(is_counted, b, 0),
         hour=judged.hour,
         aware=judged.aware,
-        chosen=ibis.ifelse(judged.code == 0, chosen, 0),
-        text=ibis.ifelse(judged.code == 0, ibis.null("string"), hint.concat(shown)),
+        chosen=judged.chosen,
+        text=ibis.ifelse(is_counted, ibis.null("string"), hint.concat(shown)),
     )
 
 
-def _hour(ibis: Any, column: Any, stored: pa.DataType | None, phase: int) -> tuple[Any, Any]:
-    """Return the hour of each pickup since 1970, and whether it is in UTC or local time."""
+def _by_clock(ibis: Any, flat: Any, utc: Any, local: Any) -> Any:
+    """Return the condition for times with an offset where there is one, else for local times."""
+    if flat.moment.type().is_timestamp():
+        return utc if flat.moment.type().timezone else local
+    return ibis.ifelse(flat.aware, utc, local)
+
+
+def _at(ibis: Any, moment: Any, hour: int, phase: int, aware: bool) -> Any:
+    """Return the beginning of an hour, of the type of the times."""
+    if not moment.type().is_timestamp():
+        return hour * HOUR
+    instant = np.datetime64(hour * HOUR + (phase if aware else 0), "s")
+    return ibis.literal(str(instant), type=moment.type())
+
+
+def _moment(
+    ibis: Any, column: Any, stored: pa.DataType | None, phase: int
+) -> tuple[Any, Any, Any]:
+    """Return the time of each pickup, its hour since 1970, and whether these are UTC or local.
+
+    The time is a timestamp, or in text the seconds since 1970, less the phase if they are UTC.
+    """
     if stored is not None and pa.types.is_timestamp(stored):
         shift = phase if stored.tz is not None else 0
         seconds = column.epoch_seconds().cast("int64") - shift
-        return (seconds // HOUR).cast("int64"), ibis.literal(stored.tz is not None)
+        return column, (seconds // HOUR).cast("int64"), ibis.literal(stored.tz is not None)
     if stored is not None and not (pa.types.is_string(stored) or pa.types.is_large_string(stored)):
         raise DataError(
             f"the time column is {stored}; give times or text such as 2014-01-01 08:00"
         )
     plain = column.re_search(_PLAIN)  # nearly every row; other formats need ten patterns each
-    fast = column.replace("T", " ").try_cast("timestamp").epoch_seconds().cast("int64")
+    fast = _try_cast(column.replace("T", " "), "timestamp").epoch_seconds().cast("int64")
     slow, zoned = _parse_slowly(ibis, column, phase)
     seconds = ibis.ifelse(plain, fast, slow)
     aware = ibis.ifelse(plain, ibis.literal(False), zoned)
-    return (seconds // HOUR).cast("int64"), aware.fill_null(False)
+    return seconds, (seconds // HOUR).cast("int64"), aware.fill_null(False)
 
 
 def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
@@ -223,18 +256,24 @@ def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
     american = year.concat("-", month.lpad(2, "0"), "-", day.lpad(2, "0"))
     american = american.concat(" ", hour.lpad(2, "0"), minutes_and_seconds)
     text = ibis.cases((iso, clock), (column.re_search(_US), american), else_=ibis.null("string"))
-    offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("").try_cast("int64")
-    minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("").try_cast("int64")
+    offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("")
+    minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("")
     west = column.re_search(r"-\d{2}:?\d{2}$")
+    offset, minutes = (_try_cast(text, "int64") for text in (offset, minutes))
     shift = (offset * HOUR + ibis.ifelse(west, -minutes, minutes) * 60).fill_null(0)
     aware = iso & column.re_search(r"(Z|[+-]\d{2}:?\d{2})$")
-    seconds = text.try_cast("timestamp").epoch_seconds().cast("int64")
+    seconds = _try_cast(text, "timestamp").epoch_seconds().cast("int64")
     return seconds - ibis.ifelse(aware, shift + phase, 0), aware
 
 
-def _number(ibis: Any, column: Any) -> Any:
-    del ibis
-    return column.cast("float64") if column.type().is_numeric() else column.try_cast("float64")
+def _try_cast(column: Any, kind: str) -> Any:
+    """Return a column as another type, null where that fails; in SQLite no cast fails."""
+    return (column.cast if column.get_backend().name == "sqlite" else column.try_cast)(kind)
+
+
+def _number(column: Any) -> Any:
+    is_number = column.type().is_numeric()
+    return column.cast("float64") if is_number else _try_cast(column, "float64")
 
 
 def _inside(ibis: Any, area: BoundingBox | None, lat: Any, lon: Any) -> Any:

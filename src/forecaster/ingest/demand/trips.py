@@ -1,7 +1,9 @@
 """Raw trips to hourly demand at the locations with high demand (section 3.1.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ from jaxtyping import Float32, Int64
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.ingest.demand.engine import Engine, stored_columns
+from forecaster.ingest.demand.engine import DatabaseScan, Engine, Scan
 from forecaster.ingest.demand.plan import (
     HOUR,
     BoundingBox,
@@ -23,7 +25,7 @@ from forecaster.ingest.demand.plan import (
 )
 from forecaster.ingest.demand.row_counts import RowCounts
 from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
-from forecaster.ingest.files import InputFile, parse_span
+from forecaster.ingest.files import InputFile, InputQuery, parse_span
 from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
@@ -41,12 +43,21 @@ Say = Callable[[str], None]
 class TripIngest:
     """Input files, candidates, rules and engine of one ingestion."""
 
-    inputs: Sequence[InputFile]
+    inputs: Sequence[InputFile | InputQuery]
     candidates: Locations | None  # None: derived from the pickups
     panel: PanelConfig
     rules: TripsConfig
     engine: Engine
     renames: Sequence[Rename] = ()  # of locations, in the order of time
+
+    @contextmanager
+    def scan(self, item: InputFile | InputQuery) -> Iterator[Scan]:
+        """Open a file with the engine, or go on with an open query."""
+        if isinstance(item, InputQuery):
+            yield DatabaseScan(item.scan)
+            return
+        with self.engine.scan(item) as scan:
+            yield scan
 
     @property
     def mapped_schema(self) -> Schema | None:
@@ -122,9 +133,9 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
     """Return a, b, rows and rides of every occupied cell, and count rejected rows."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
-        say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
-        with trips.engine.scan(item) as scan:
-            counts = scan.run(count_cells(_rows(trips, item, scan.table)))
+        say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {Path(item.name).name}")
+        with trips.scan(item) as scan:
+            counts = scan.run(count_cells(_rows(trips, item, scan)))
             malformed = scan.malformed()
         read = sum(counts["rows"].to_pylist())
         # A stray quote swallows lines up to the next one: lines that were not read are malformed.
@@ -148,12 +159,10 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
     return {k: cells[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
 
 
-def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
+def _rows(trips: TripIngest, item: InputFile | InputQuery, scan: Scan) -> object:
     """Return the classified rows of one file, the same in both passes."""
     rules = trips.rules
-    types = stored_columns(item)
-    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.mapped_schema)  # type: ignore[attr-defined]
-    stripped = {name.strip(): kind for name, kind in types.items()} if types else None
+    schema: Schema = recognise(item.name, scan.table.columns, trips.zones, trips.mapped_schema)
     hours = HourRules(
         grid=trips.grid,
         covered=item.covered,
@@ -162,7 +171,7 @@ def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
         keep_nonexistent=trips.panel.nonexistent == "next",
     )
     area = _area(trips) if schema.has_coordinates else None
-    return classify(table, schema, stripped, area, hours)
+    return classify(scan.table, schema, scan.types, area, hours)
 
 
 def _area(trips: TripIngest) -> BoundingBox:
@@ -271,9 +280,9 @@ def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str,
     """Return location, hour, aware and rides of all files."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
-        say(f"pass 2 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
-        with trips.engine.scan(item) as scan:
-            parts.append(scan.run(count_hours(_rows(trips, item, scan.table), lookup)))
+        say(f"pass 2 of 2, file {number} of {len(trips.inputs)}: {Path(item.name).name}")
+        with trips.scan(item) as scan:
+            parts.append(scan.run(count_hours(_rows(trips, item, scan), lookup)))
     table = pa.concat_tables(parts)
     types = {"location": pa.int64(), "hour": pa.int64(), "aware": pa.bool_(), "rides": pa.int64()}
     return {k: table[k].cast(v).to_numpy() for k, v in types.items()}

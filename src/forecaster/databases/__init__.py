@@ -1,0 +1,1 @@
+"""Databases: connections without passwords in their addresses, queries, and upserts."""

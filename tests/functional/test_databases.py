@@ -1,0 +1,228 @@
+"""Drives the command with databases: the same panels as from files, and nothing secret written."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from forecaster.panel.panel import Panel
+from forecaster.synthetic.city import City, make_city
+from tests.servers import PASSWORD, Proxy, Server
+
+Run = Callable[..., tuple[int, str, str]]
+HOURS = 24 * 20
+RULES = (
+    "--timezone",
+    "America/New_York",
+    "--covers",
+    "2015-10-20:2015-11-08",
+    "--min-demand",
+    "0",
+)
+TRIPS = """
+CREATE TABLE trips (
+    pickup_datetime {time}, pickup_longitude {double}, pickup_latitude {double}, driver VARCHAR(80)
+)
+"""
+COLUMNS = ("pickup_datetime", "pickup_longitude", "pickup_latitude")
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def city() -> City:
+    return make_city(locations=5, start="2015-10-20", hours=HOURS + 1)  # a clock change within
+
+
+@pytest.fixture(scope="module")
+def trips(city: City, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of trips, beside the candidates; some are far away, late, or without a place."""
+    folder = tmp_path_factory.mktemp("trips")
+    table = pa.concat_tables(city.trips(0, HOURS)).select(COLUMNS)
+    table = table.take(np.arange(0, table.num_rows, 17))
+    odd = table.slice(0, 30).to_pandas()
+    odd.loc[:9, "pickup_latitude"] = 0.0
+    odd.loc[10:19, "pickup_datetime"] += np.timedelta64(400, "D")
+    odd.loc[20:, "pickup_longitude"] = None
+    table = pa.concat_tables(
+        [table, pa.Table.from_pandas(odd, table.schema, preserve_index=False)]
+    )
+    pq.write_table(table, folder / "trips.parquet")
+    locations = city.locations
+    places = pa.table({"id": locations.ids, "lat": locations.lat, "lon": locations.lon})
+    pyarrow.csv.write_csv(places, folder / "places.csv")
+    return folder / "trips.parquet"
+
+
+@pytest.fixture
+def panel(trips: Path, tmp_path: Path, run: Run) -> Panel:
+    """The panel of the file."""
+    assert ingest(run, trips, trips, tmp_path / "of-file")[0] == 0
+    return Panel.open(tmp_path / "of-file")
+
+
+def ingest(run: Run, trips: Path, source: object, out: Path, *more: str) -> tuple[int, str, str]:
+    places = trips.parent / "places.csv"
+    return run("ingest", "trips", source, "--out", out, "--candidates", places, *RULES, *more)
+
+
+def fill(server: Server, trips: Path) -> None:
+    """Put the trips into a table of a server, each with a long text that no one needs."""
+    kinds = {"time": "TIMESTAMP", "double": "DOUBLE PRECISION"}
+    if server.scheme == "mariadb":
+        kinds = {"time": "DATETIME", "double": "DOUBLE"}
+    server.execute("DROP TABLE IF EXISTS trips", TRIPS.format(**kinds))
+    rows = [tuple(row.values()) for row in pq.read_table(trips).to_pylist()]
+    connection = server.connect()
+    cursor = connection.cursor()
+    cursor.executemany(
+        f"INSERT INTO trips VALUES (%s, %s, %s, '{'a driver' * 10}')",  # noqa: S608
+        rows,
+    )
+    connection.close()
+
+
+def same(one: Panel, other: Panel) -> bool:
+    return (
+        np.array_equal(one.values, other.values, equal_nan=True)
+        and one.locations.ids == other.locations.ids
+        and one.counts["rejected"] == other.counts["rejected"]
+        and one.counts["rows_in"] == other.counts["rows_in"]
+    )
+
+
+def leaks(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file() and PASSWORD.encode() in p.read_bytes()]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_trips_of_a_server_give_the_panel_of_their_file(  # noqa: PLR0913, PLR0917 (fixtures)
+    kind: str,
+    trips: Path,
+    panel: Panel,
+    tmp_path: Path,
+    run: Run,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server: Server = request.getfixturevalue(kind)
+    fill(server, trips)
+    monkeypatch.setenv("FORECASTER_DATABASE_PASSWORD", PASSWORD)
+    with Proxy(server.port) as proxy:
+        url = server.url(port=proxy.port)
+        code, _, errors = ingest(run, trips, url, tmp_path / "panel", "--query", "trips")
+    assert code == 0, errors
+    assert same(Panel.open(tmp_path / "panel"), panel)
+    assert panel.counts["rejected"]["non_finite"] == 10
+    # Only cells and counts travel: of over 100 bytes a row in the table, fewer than 10.
+    assert proxy.received < 10 * panel.counts["rows_in"]
+    assert not leaks(tmp_path)
+
+
+def test_trips_of_database_files_give_the_panel_of_their_file(
+    trips: Path, panel: Panel, tmp_path: Path, run: Run
+) -> None:
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE trips AS FROM '{trips}'")
+    rows = [
+        (str(time), *place)
+        for time, *place in (row.values() for row in pq.read_table(trips).to_pylist())
+    ]
+    with sqlite3.connect(tmp_path / "a.sqlite") as writer:
+        writer.execute(TRIPS.format(time="TIMESTAMP", double="DOUBLE"))
+        writer.executemany("INSERT INTO trips VALUES (?, ?, ?, NULL)", rows)
+    query = "SELECT pickup_datetime AS t, pickup_latitude AS y, pickup_longitude AS x FROM trips"
+    for kind in ("duckdb", "sqlite"):
+        out, url = tmp_path / kind, f"{kind}://{tmp_path / f'a.{kind}'}"
+        columns = ("--columns", "time=t,lat=y,lon=x")
+        code, _, errors = ingest(run, trips, url, out, "--query", query, *columns)
+        assert code == 0, errors
+        assert same(Panel.open(out), panel)
+
+
+def test_a_table_of_a_server_gives_the_panel_of_its_file(
+    postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    postgres.execute(
+        "DROP TABLE IF EXISTS sales",
+        "CREATE TABLE sales AS SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' "
+        "+ h * INTERVAL '1 hour' AS at, (h * 7 + s) % 11 AS sold, NULL::text AS note "
+        "FROM generate_series(0, 99) AS h, generate_series(1, 3) AS s WHERE h <> 50",
+    )
+    with postgres.connect() as connection, (tmp_path / "sales.csv").open("wb") as file:
+        copied = connection.cursor().copy(
+            "COPY (SELECT shop, at, sold FROM sales) TO STDOUT CSV HEADER"
+        )
+        with copied as blocks:
+            file.writelines(bytes(block).replace(b"+00", b"+00:00") for block in blocks)
+    words = ("--timezone", "UTC", "--columns", "time=at,id=shop,value=sold")
+    panels = []
+    for out, source, more in (
+        ("a", tmp_path / "sales.csv", ()),
+        ("b", postgres.url(), ("--query", "SELECT shop, at, sold FROM sales")),
+    ):
+        code, _, errors = run("ingest", "table", source, "--out", tmp_path / out, *words, *more)
+        assert code == 0, errors
+        panels.append(Panel.open(tmp_path / out))
+    assert np.array_equal(panels[0].values, panels[1].values, equal_nan=True)
+    assert not leaks(tmp_path)
+    (recipe,) = (tmp_path / "b").glob("recipe-*.toml")  # says where the values came from
+    again = run("ingest", "recipe", recipe, "--data", tmp_path, "--out", tmp_path / "c")
+    assert again[0] == 0, again[2]
+    assert Panel.open(tmp_path / "c").digest == panels[1].digest
+
+
+def test_a_failure_leaves_no_panel_and_no_password(
+    postgres: Server,
+    trips: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Credentials reach neither artifacts nor messages, whatever goes wrong."""
+    fill(postgres, trips)
+    texts: list[str] = []
+
+    def attempt(url: str, query: str, expected: int, **variables: str) -> None:
+        with monkeypatch.context() as patch:
+            for name, value in {"PGPASSWORD": PASSWORD, **variables}.items():
+                patch.setenv(name, value)
+            words = ("--debug", "--query", query)
+            code, output, errors = ingest(run, trips, url, tmp_path / "panel", *words)
+        assert code == expected, errors
+        texts.extend((output, errors))
+        assert not (tmp_path / "panel").exists()
+
+    attempt(postgres.url(), "SELECT * FROM trip", 3)
+    attempt(postgres.url(), "SELECT driver FROM trips", 3)
+    attempt(postgres.url(), "trips", 2, PGPASSWORD=f"{PASSWORD}-wrong")
+    attempt(postgres.url().replace("owner@", f"owner:{PASSWORD}@"), "trips", 2)
+    attempt(f"{postgres.url()}?password={PASSWORD}", "trips", 2)
+    attempt(f"{postgres.url()}?timeout=1", "SELECT *, pg_sleep(9)::text FROM trips", 5)
+    with Proxy(postgres.port, limit=5_000) as proxy:  # lost in the first pass
+        attempt(postgres.url(port=proxy.port), "trips", 5)
+    with Proxy(postgres.port, limit=30_000) as proxy:  # lost in the second
+        attempt(postgres.url(port=proxy.port), "trips", 5)
+    attempt(postgres.url(port=1), "trips", 5)
+    assert not any(PASSWORD in text for text in (*texts, caplog.text))
+    assert not leaks(tmp_path)
+
+
+def test_a_panel_of_trips_needs_to_know_what_they_cover(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    words: tuple[Any, ...] = ("--zones", "--timezone", "UTC", "--out", tmp_path / "p")
+    code, _, errors = run("ingest", "trips", "postgresql://h/d", "--query", "t", *words)
+    assert (code, "give --covers FROM:TO" in errors) == (2, True)
+    code, _, errors = run("ingest", "trips", "a.csv", "--query", "t", *words)
+    assert (code, "--query is for databases" in errors) == (2, True)
