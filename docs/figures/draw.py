@@ -347,7 +347,7 @@ def layers() -> None:
         (("splits",), "training, validation, test", "plain"),
         (("panel",), "the central type: values, covariates, locations", "plain"),
         (("clock", "recipe"), "time zones and lags; one run's settings", "plain"),
-        (("publish", "config", "reading"), "atomic writes; sections of a recipe; tables", "plain"),
+        (("publish", "config", "reading", "databases"), "atomic writes; sections of a recipe; tables", "plain"),
         (("errors", "compiled", "choices"), "typed errors, numba, allowed values", "plain"),
     ]
     figure = Figure("layers", 960, 36 + 40 * len(rows))

@@ -197,8 +197,8 @@ class TableConfig(Stage):
 
     file: str = Field(
         default="",
-        description="the table, in the data folder; a pattern for several files; or the address of "
-        "a database",
+        description="the table, in the data folder; a pattern for several; or the address of a "
+        "database",
     )
     files: tuple[str, ...] = Field(default=(), description="several files in place of one")
     query: str | None = Field(

@@ -51,7 +51,7 @@ class TableRows:
 
 
 def ingest_table(
-    sources: Table | Sequence[Path],
+    sources: Table | Sequence[Path | pa.Table],
     config: PanelConfig,
     rules: TableConfig,
     locations: Table | Locations | None,
@@ -80,7 +80,7 @@ def ingest_table(
 
 
 def read_rows(
-    sources: Table | Sequence[Path],
+    sources: Table | Sequence[Path | pa.Table],
     kind: Kind,
     rules: TableConfig,
     covariates: Sequence[str] | None = (),
@@ -130,7 +130,9 @@ def read_shared(source: Table, rules: TableConfig) -> pa.Table:
 
 
 def open_table(
-    sources: Table | Sequence[Path], rules: TableConfig, mapped: TableLayout | None = None
+    sources: Table | Sequence[Path | pa.Table],
+    rules: TableConfig,
+    mapped: TableLayout | None = None,
 ) -> tuple[pa.Table, str]:
     """Return the table of one source or of several files, and its name for messages."""
     names = [*ID_NAMES, *PERIOD_NAMES]
