@@ -1,6 +1,8 @@
 from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forecaster.errors import (
     ArtifactError,
@@ -10,9 +12,12 @@ from forecaster.errors import (
     ForecasterError,
     RunError,
     count_of,
+    message_lines,
     name_some,
     nearest_name,
     need_extra,
+    printable,
+    visible,
 )
 
 
@@ -111,3 +116,45 @@ def test_a_missing_extra_is_named_in_one_line() -> None:
     assert str(caught.value) == (
         "this needs no_such_module, which is not installed: pip install 'forecaster[ingest]'"
     )
+
+
+HOSTILE = (
+    "\x1b[31mred", "\x07", "\x9b2J", "\u202ecod.exe", "\u2066\u2069", "a\u200bb", "\ufeffid",
+    "\u00ad", "\ud800", "\u2028next", "\u3164", "a\ufe0f", "é\u200d\u200d", "\U000e0041",
+    "\r\nOK", "\0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_A2_a_text_from_outside_shows_every_character(text: str) -> None:
+    shown = printable(text)
+    assert visible(shown) == shown
+    assert "\n" not in shown
+    assert shown.encode()  # can be written
+    assert "\\" in shown
+
+
+@given(st.text())
+def test_A2_every_error_is_free_of_hidden_characters(text: str) -> None:
+    faults = Faults(text)
+    faults.add(text)
+    with pytest.raises(DataError) as caught:
+        faults.raise_any(DataError)
+    told = f"{caught.value}{ConfigError(text)}{name_some([text])}"
+    assert visible(told) == told
+
+
+@pytest.mark.parametrize(
+    "text", ["Neubau, Straße 3", "東京 駅", "a\u00a0b\u202fc", "Ω ≤ 3 – ×", "🚕🏳️‍🌈", "می‌خواهم"]
+)
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+    assert printable(text) == visible(text) == message_lines(text) == text
+
+
+def test_A4_a_long_text_is_cut_and_says_so() -> None:
+    assert printable("x" * 300) == "x" * 300
+    assert printable("x" * 10**6) == "x" * 300 + "… (1,000,000 characters)"
+    told = message_lines("line\n" * 10**5 + "x" * 10**6)
+    assert len(told) < 10_000
+    assert told.endswith("… (100,001 lines)")
+    assert len(str(DataError("x" * 10**6))) < 3_000

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
-from forecaster.errors import ArtifactError, ConfigError, DataError, RunError
+from forecaster.errors import ArtifactError, ConfigError, DataError, RunError, visible
 from forecaster.panel import panel as panel_module
 from forecaster.panel.panel import Panel, local_texts, write_table
 from forecaster.panel.parts import RESERVED, Covariates, LocalCovariates, Locations
@@ -738,7 +738,7 @@ def test_I20_a_negative_count_is_refused_by_row() -> None:
 
 NULL_TEXTS = {"NA", "N/A", "NULL", "null", "None"}  # what a CSV says for nothing
 NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=13).filter(
-    lambda name: name.strip() == name and name not in RESERVED | NULL_TEXTS
+    lambda name: name.strip() == name == visible(name) and name not in RESERVED | NULL_TEXTS
 )
 WILD = [
     "=cmd()",

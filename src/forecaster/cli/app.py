@@ -23,7 +23,7 @@ from forecaster.cli import (
     terminal,
     train,
 )
-from forecaster.errors import ForecasterError, RunError
+from forecaster.errors import ForecasterError, RunError, message_lines
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
 INTERRUPTED = 130  # typer's code for Ctrl-C
@@ -76,7 +76,7 @@ def _print_error(error: Exception) -> int:
             "forecaster: out of memory; use a smaller panel or a larger machine", file=sys.stderr
         )
     else:
-        message = f"{type(error).__name__}: {error}"
+        message = message_lines(f"{type(error).__name__}: {error}")
         hint = "This is a bug in forecaster; --debug shows the traceback."
         print(f"forecaster: {message}\n{hint}", file=sys.stderr)
     return RunError.exit_code
@@ -105,4 +105,6 @@ def _global_options(
 ) -> None:
     terminal.MODE.quiet, terminal.MODE.debug = quiet, debug
     level = logging.DEBUG if debug else logging.ERROR if quiet else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(terminal.LogFormatter("%(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])

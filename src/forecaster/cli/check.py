@@ -152,16 +152,18 @@ def _print_check(report: dict[str, Any]) -> None:
         content = f", {report['estimator']}" + (": not finished" if report["unfinished"] else "")
     size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
     name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
-    print(f"{report['path']}: {name}: {size}, all match the manifest{content}")
+    terminal.show(f"{report['path']}: {name}: {size}, all match the manifest{content}")
     versions = report.get("versions", [])
     if len(versions) > 1:
-        print(f"  {len(versions)} versions, the newest last; Panel.open(…, version=…) opens one:")
+        terminal.show(
+            f"  {len(versions)} versions, the newest last; Panel.open(…, version=…) opens one:"
+        )
         for version in versions:
             steps, locations = version["steps"], version["locations"]
             size = f"{count_of(steps, 'step')} × {count_of(locations, 'location')}"
-            print(f"    {version['hash'][:12]}  {size}")
+            terminal.show(f"    {version['hash'][:12]}  {size}")
     for old in report.get("pruned", []):
-        print(f"  removed {old}")
+        terminal.show(f"  removed {old}")
     if report["leftovers"]:
         leftovers = count_of(len(report["leftovers"]), "old or unfinished file")
-        print(f"  {leftovers}; --prune removes them")
+        terminal.show(f"  {leftovers}; --prune removes them")

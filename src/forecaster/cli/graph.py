@@ -175,12 +175,14 @@ def _print_graph(graph: "DependencyGraph", clock: "Clock", out: Path, seconds: f
         "time": f"{seconds:.1f} s",
     }
     for name, text in lines.items():
-        print(f"{name:23} {text}")
+        terminal.show(f"{name:23} {text}")
     for note in graph.about.notes:
-        print(f"note: {note}")
+        terminal.show(f"note: {note}")
     if graph.about.lagged is not None and not len(graph):
-        print(f"note: {explain_no_edges(graph.about.lagged)}")
-    print(f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it")
+        terminal.show(f"note: {explain_no_edges(graph.about.lagged)}")
+    terminal.show(
+        f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it"
+    )
 
 
 def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, Any]:

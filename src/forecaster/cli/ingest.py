@@ -24,7 +24,7 @@ from forecaster.cli.options import (
     read_source,
     split_commas,
 )
-from forecaster.errors import ConfigError, count_of
+from forecaster.errors import ConfigError, count_of, printable
 
 if TYPE_CHECKING:
     from forecaster.ingest.build import Sources
@@ -244,7 +244,7 @@ def weather(  # noqa: PLR0913, PLR0917 (one option each)
         return
     for name, value in asdict(report).items():
         if name != "filled_spans":  # too long to print; stored in the panel
-            print(f"{name.replace('_', ' '):14} {_value_text(value)}")
+            terminal.show(f"{name.replace('_', ' '):14} {_value_text(value)}")
 
 
 @app.command("recipe")
@@ -276,7 +276,7 @@ def nyc_taxi(
     parsed = parse_months(months)
     with terminal.stages() as (say, advance):
         paths = download_months(source, parsed, to, progress=advance, say=say)
-    print(f"{count_of(len(paths), 'file')} in {to}")
+    terminal.show(f"{count_of(len(paths), 'file')} in {to}")
 
 
 def _recipe(**stages: dict[str, Any]) -> "Recipe":
@@ -325,19 +325,19 @@ def _print_panel(panel: "Panel", out: Path) -> None:
     gaps, hours_found = counts.pop("gaps", []), counts.pop(HOURS_FOUND, False)
     for name, value in counts.items():
         if not isinstance(value, dict):
-            print(f"{name.replace('_', ' '):26} {_value_text(value)}")
+            terminal.show(f"{name.replace('_', ' '):26} {_value_text(value)}")
     if gaps:
         longest = count_of(max(steps for _, steps in gaps), "step")
-        print(f"{'gaps':26} {len(gaps):,}, the longest {longest}")
+        terminal.show(f"{'gaps':26} {len(gaps):,}, the longest {longest}")
     for reason, count in rejected.items():
         if count:
-            example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
-            print(f"  rejected {reason:24} {count:>12,}{example}")
+            example = f"   e.g. {printable(examples[reason][0])}" if examples.get(reason) else ""
+            terminal.show(f"  rejected {reason:24} {count:>12,}{example}")
     if panel.locations.has_hours:
         source = "found" if hours_found else "given"
-        print(f"{'opening hours':26} {describe_hours(panel)} ({source})")
+        terminal.show(f"{'opening hours':26} {describe_hours(panel)} ({source})")
     M, N = panel.values.shape
-    print(
+    terminal.show(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from forecaster.errors import count_of
+from forecaster.errors import count_of, message_lines, printable
 
 if TYPE_CHECKING:
     from forecaster.metrics import ScoresByStep
@@ -32,7 +32,20 @@ MODE = Mode()
 def say(text: str) -> None:
     """Print a message on the error stream, unless quiet."""
     if not MODE.quiet:
-        print(text, file=sys.stderr)
+        print(message_lines(text), file=sys.stderr)
+
+
+def show(text: str) -> None:
+    """Print a line of the result."""
+    print(message_lines(text))
+
+
+class LogFormatter(logging.Formatter):
+    """Makes lines of a log that show what they hold."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text, with hidden characters written out."""
+        return message_lines(super().format(record))
 
 
 @contextlib.contextmanager
@@ -65,7 +78,7 @@ def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Ad
         task = bar.add_task("reading the files" if total else "", total=total)
 
         def begin(stage: str) -> None:
-            bar.reset(task, total=None, description=stage)
+            bar.reset(task, total=None, description=printable(stage))
 
         yield begin, lambda done: bar.advance(task, done)
 
@@ -159,12 +172,12 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
     colours = {"good": "green", "note": "cyan", "warning": "bold red"}
     facts = Table.grid(padding=(0, 2))
     for fact, value in checkup.facts.items():
-        facts.add_row(Text(fact, style="dim"), Text(value))
+        facts.add_row(Text(fact, style="dim"), Text(message_lines(value)))
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for finding in checkup.findings:
-        text = Text(finding.text)
+        text = Text(message_lines(finding.text))
         for detail in finding.details:
-            text.append(f"\n  {detail}", style="dim")
+            text.append(f"\n  {printable(detail)}", style="dim")
         style = colours[finding.level]
         table.add_row(Text(finding.level, style=style), Text(finding.topic), text)
     console = Console(highlight=False)

@@ -134,9 +134,9 @@ def _print_run(summary: dict[str, Any]) -> None:
     if fallback is not None:
         lines["falls back"] = fallback
     for name, text in lines.items():
-        print(f"{name:14} {text}")
+        terminal.show(f"{name:14} {text}")
     use = f"`forecaster forecast {out} --panel …` forecasts with it"
-    print(f"{out}: run {summary['hash'][:12]}; {use}")
+    terminal.show(f"{out}: run {summary['hash'][:12]}; {use}")
 
 
 def _describe_epochs(summary: dict[str, Any]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The parts of a panel besides its values: locations, covariates and local covariates."""
 
-import unicodedata
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
 from forecaster.clock.clock import Clock
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import DataError, Faults, count_of, name_some, printable, visible
 from forecaster.panel.vintages import Vintages
 
 RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
 MAX_NAME_LENGTH = 200
+MAX_DISPLAY_LENGTH = 1_000  # of a location's name
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, surrogates
 Scalar = str | int | float | bool | None
 DATES = ("opens", "closes")  # of the life of a location
 _UNDATED = np.empty(0, dtype="datetime64[s]")  # becomes unknown dates of all locations
@@ -40,10 +42,7 @@ class Locations:
                 object.__setattr__(self, name, unknown)
         faults = Faults("locations")
         check_names(self.ids, "location id", faults)
-        unsafe = [ascii(name) for name in self.names if _has_control(name)]
-        if unsafe:
-            count = f"{count_of(len(unsafe), 'name')} with control characters"
-            faults.add(f"{count}: {name_some(unsafe)}; they could control a terminal; remove them")
+        _check_display_names(self.names, faults)
         for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
             values = getattr(self, coordinate)
             out_of_range = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
@@ -277,7 +276,9 @@ def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
     reserved = [name for name in names if name in RESERVED]
     if reserved:
         faults.add(f"{noun} {name_some(reserved)}: reserved column names; rename them")
-    unprintable = [repr(name) for name in names if not _is_printable(name)]
+    unprintable = [
+        f"'{printable(name, MAX_NAME_LENGTH)}'" for name in names if not _is_printable(name)
+    ]
     if unprintable:
         rule = f"1 to {MAX_NAME_LENGTH} printable characters are allowed"
         faults.add(
@@ -285,10 +286,18 @@ def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
         )
 
 
+def _check_display_names(names: Iterable[str], faults: Faults) -> None:
+    """Add a fault for names that could command a terminal, or are too long."""
+    unsafe = [f"'{printable(name, MAX_NAME_LENGTH)}'" for name in names if _UNSAFE.search(name)]
+    if unsafe:
+        count = f"{count_of(len(unsafe), 'name')} with control characters"
+        faults.add(f"{count}: {name_some(unsafe)}; they could control a terminal; remove them")
+    long = [name for name in names if len(name) > MAX_DISPLAY_LENGTH]
+    if long:
+        count = f"{count_of(len(long), 'name')} of more than {MAX_DISPLAY_LENGTH:,} characters"
+        faults.add(f"{count}: {name_some(long)}; shorten them")
+
+
 def _is_printable(name: str) -> bool:
     fits = 0 < len(name) <= MAX_NAME_LENGTH and name.strip() == name
-    return fits and not _has_control(name)
-
-
-def _has_control(name: str) -> bool:
-    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
+    return fits and visible(name) == name

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import HTTPException
 from starlette.responses import Response
 
+from forecaster.errors import message_lines
+
 MEDIA_TYPE = "application/problem+json"
 IDS = random.Random()  # noqa: S311 (an id need not be secret, and the system's source is slow)
 RETRY_SECONDS = 1  # after which a refused request may be retried
@@ -20,7 +22,7 @@ class Problem(HTTPException):
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers = {"Retry-After": str(RETRY_SECONDS), **headers}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        super().__init__(status, detail, named)
+        super().__init__(status, message_lines(detail), named)
         self.code = code
 
     def __str__(self) -> str:

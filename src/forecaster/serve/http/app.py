@@ -167,7 +167,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         faults = list(error.errors())
     texts = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
-    detail = name_some(map(_to_ascii, texts))
+    detail = name_some(texts)
     return to_response(Problem(422, "invalid", detail), request.state.id)
 
 
@@ -175,7 +175,3 @@ async def _on_error(request: Request, error: Exception) -> Response:
     """Log an internal error by the id of its request, and return only that id."""
     log.error("request %s failed", request.state.id, exc_info=error)
     return to_response(internal_error(), request.state.id)
-
-
-def _to_ascii(text: str) -> str:
-    return ascii(text)[1:-1][:300]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from forecaster.errors import printable
 from forecaster.serve.problems import Problem
 
 MAX_ITEMS = 10_000  # of one request
@@ -291,7 +292,9 @@ def read_json(body: bytes) -> Any:
     except RecursionError as error:
         raise Problem(422, "too_deep", "the JSON is nested too deeply") from error
     except ValueError as error:  # not JSON, not UTF-8, or a number of thousands of digits
-        raise Problem(422, "not_json", f"the body is not valid JSON: {_shorten(error)}") from error
+        raise Problem(
+            422, "not_json", f"the body is not valid JSON: {printable(error)}"
+        ) from error
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -303,7 +306,3 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number; use null for a missing value")
-
-
-def _shorten(error: Exception) -> str:
-    return ascii(str(error))[1:-1][:200]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.security import HTTPBearer
 
-from forecaster.errors import DataError, name_some
+from forecaster.errors import DataError, name_some, printable
 from forecaster.serve.data.database import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.data.live import AHEAD_SECONDS
 from forecaster.serve.data.registration import Registration, to_locations
@@ -181,7 +181,7 @@ def read_registration(location: NewLocation, snapshot: Snapshot, now: float) -> 
     try:
         to_locations([registration])
     except DataError as error:
-        raise Problem(422, "unusable_location", ascii(str(error))[1:-1][:300]) from error
+        raise Problem(422, "unusable_location", printable(error)) from error
     return registration
 
 
