@@ -1,7 +1,8 @@
 """The panel: values of steps × locations on a UTC axis, with their covariates."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -690,14 +691,12 @@ class Panel:
         manifest = read_manifest(folder, kind="panel", reads=FORMAT, version=version)
         if verify:
             verify_files(folder, manifest, progress)
-        try:
+        with refuse_inconsistent(folder):
             panel = _open(folder, manifest)
             if verify:
                 read_deferred(panel)
                 read_deferred(panel.local_covariates)
-            return panel
-        except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
-            raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
+        return panel
 
     def _matrices(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Return the matrices of the panel by name, each with the names of its columns."""
@@ -729,6 +728,15 @@ class Panel:
             "counts": dict(self.counts),
             **({"hours": list(self.clock.hours)} if self.locations.has_hours else {}),
         }
+
+
+@contextmanager
+def refuse_inconsistent(folder: Path) -> Iterator[None]:
+    """Turn the errors of a manifest and files that do not fit into errors of the artifact."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
+        raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
 
 
 def _open(folder: Path, manifest: Manifest) -> Panel:

@@ -72,8 +72,18 @@ class StoredPanel:
     def read_covariates(self) -> Covariates:
         """Return the covariates of all steps."""
         values, names = self.covariates.read(0, self.known_steps), self.covariate_names
-        vintages = read_saved_vintages(self.folder, self.manifest, self.clock, self.start)
-        return Covariates(names, values, select_names(names, self.past_only), vintages)
+        past_only = select_names(names, self.past_only)
+        return Covariates(names, values, past_only, self.read_vintages())
+
+    def read_vintages(self) -> Vintages | None:
+        """Return the vintages of the covariates, if any has some."""
+        return read_saved_vintages(self.folder, self.manifest, self.clock, self.start)
+
+    @property
+    def vintage_names(self) -> tuple[str, ...]:
+        """The covariates that have vintages."""
+        vintages = self.read_vintages()
+        return () if vintages is None else vintages.names
 
     def defer_local(self) -> LocalCovariates:
         """Return the local covariates, which are read when they are first needed."""
