@@ -19,6 +19,7 @@ from .estimators.training_data import FitResult as FitResult
 from .estimators.training_data import TrainingData as TrainingData
 from .evaluation.comparison import Comparison as Comparison
 from .evaluation.comparison import evaluate as evaluate
+from .evaluation.drift.drift import find_drift as find_drift
 from .explain.explain import explain_forecast as explain_forecast
 from .explain.explanation import Explanation as Explanation
 from .graph.dependency import DependencyGraph as DependencyGraph

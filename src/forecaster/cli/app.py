@@ -13,6 +13,7 @@ from forecaster.cli import (
     check,
     demo,
     doctor,
+    drift,
     evaluate,
     explain,
     forecast,
@@ -37,8 +38,8 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, evaluate.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, runs.runs, serve.serve, backup.backup,
-    backup.restore, check.check,
+    evaluate.report, forecast.forecast, explain.explain, drift.drift, runs.runs, serve.serve,
+    backup.backup, backup.restore, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

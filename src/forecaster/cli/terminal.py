@@ -187,7 +187,7 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
     console.print(table)
     console.print()
     warnings = f"{count_of(checkup.warnings, 'warning')}; check them before using this panel"
-    console.print(Text(warnings if checkup.warnings else "no warnings"))
+    console.print(Text(checkup.advice or (warnings if checkup.warnings else "no warnings")))
 
 
 def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> None:

@@ -286,13 +286,17 @@ def is_new(run: Run) -> Bool[np.ndarray, " N"]:
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:
     """The run's training steps among those of a panel and of the horizon after it."""
+    steps = len(panel.values) + run.recipe.lags.horizon
+    return splits_of(run).mask("train", panel.clock, panel.clock.axis(panel.start, steps))
+
+
+def splits_of(run: Run) -> Splits:
+    """The ranges that the run was trained, validated and tested on."""
     try:
         ranges = {name: [tuple(pair) for pair in run.about["splits"][name]] for name in SPLITS}
-        splits = Splits(**ranges)
+        return Splits(**ranges)
     except (KeyError, TypeError, ConfigError) as error:
         raise ArtifactError(f"the run does not name its training steps ({error})") from error
-    steps = len(panel.values) + run.recipe.lags.horizon
-    return splits.mask("train", panel.clock, panel.clock.axis(panel.start, steps))
 
 
 def location_order(ids: Sequence[str], panel: Panel) -> list[int]:

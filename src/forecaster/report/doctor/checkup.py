@@ -52,6 +52,21 @@ class Checkup:
 
     facts: dict[str, str]
     findings: tuple[Finding, ...]
+    advice: str | None = None  # what to do; None: what the number of warnings says
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        if self.advice is not None:
+            return self.advice
+        if not self.warnings:
+            return "No warnings: the panel is ready to use"
+        return f"{count_of(self.warnings, 'warning')}: check the data before using this panel"
+
+    @property
+    def verdict_level(self) -> Severity:
+        """How serious the result is."""
+        return "warning" if self.warnings else "good"
 
     @property
     def warnings(self) -> int:

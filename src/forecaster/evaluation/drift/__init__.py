@@ -1,0 +1,1 @@
+"""Whether the world is still the one that a run has learned."""

@@ -1,0 +1,1 @@
+"""The report about drift since a run was trained."""

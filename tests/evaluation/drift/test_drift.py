@@ -1,0 +1,74 @@
+"""A drift report tells what changed, and what to do about it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.baselines.naive import HistoricalMean
+from forecaster.evaluation.drift.drift import find_drift
+from forecaster.panel.panel import Panel
+from tests.evaluation.drift.conftest import VALIDATED, WEEK, DriftCase
+
+SINCE = WEEK * (VALIDATED + 6)  # the steps from which something changes
+
+
+def test_in_an_unchanged_city_there_is_nothing_to_do(drift_case: DriftCase):
+    drift = find_drift(drift_case.estimator, drift_case.panel)
+    assert (drift.advice, drift.weeks) == ("nothing", 22)
+    assert all(watch.alarm is None for watch in drift.watches)
+    assert drift.places == ()
+    assert drift.edges.changes == ()
+    written = json.loads(json.dumps(drift.to_json(), allow_nan=False))
+    assert written["advice"] == "nothing"
+    assert len(written["watches"][0]["weeks"]) == 22
+
+
+def test_a_lower_level_is_told_by_the_week_after(drift_case: DriftCase):
+    values = drift_case.panel.values.copy()
+    values[SINCE:] = np.round(values[SINCE:] * 0.5)
+    drift = find_drift(drift_case.estimator, drift_case.changed(values))
+    watches = {watch.name: watch for watch in drift.watches}
+    too_high = watches["forecasts too high"]
+    assert drift.advice == "update"
+    assert (too_high.alarm, too_high.since) in {(6, 6), (6, 5)}
+    assert watches["forecasts too low"].alarm is None
+    assert drift.data.level == pytest.approx(0.5, rel=0.05)
+    assert any(reason.startswith("the level is × 0.5") for reason in drift.reasons)
+
+
+def test_silent_and_failing_locations_are_to_be_looked_at(drift_case: DriftCase):
+    values = drift_case.panel.values.copy()
+    values[-24 * 9 :, 3] = 0
+    values[-24 * 40 :, 5] = np.nan
+    order = np.random.default_rng(0).permutation(len(values) - SINCE)
+    values[SINCE:, 9] = values[SINCE + order, 9]  # its hours are mixed up
+    drift = find_drift(drift_case.estimator, drift_case.changed(values))
+    ids = drift.ids
+    assert drift.advice == "look"
+    kinds = {(place.id, place.kind) for place in drift.places}
+    expected = {(ids[3], "silent"), (ids[5], "silent"), (ids[5], "missing"), (ids[9], "error")}
+    assert kinds == expected
+
+
+def test_a_panel_without_new_steps_is_refused(drift_case: DriftCase):
+    learned = drift_case.panel.steps(0, WEEK * VALIDATED)
+    with pytest.raises(DataError, match="the panel ends with the steps that the run has learned"):
+        find_drift(drift_case.estimator, learned)
+
+
+def test_a_panel_without_validation_is_refused(drift_case: DriftCase):
+    later = drift_case.panel.steps(WEEK * VALIDATED, WEEK * (VALIDATED + 20))
+    with pytest.raises(DataError, match="none of the steps that the run was validated on"):
+        find_drift(drift_case.estimator, later)
+
+
+def test_steps_longer_than_a_day_are_refused():
+
+    table = {"unique_id": "a", "ds": np.arange("2000-01-03", "2019-12-30", 7, "datetime64[D]")}
+
+    panel = Panel.from_long(pd.DataFrame(table).assign(y=1.0), timezone="UTC")
+    with pytest.raises(ConfigError, match="steps of 1 week"):
+        find_drift(HistoricalMean(), panel)
