@@ -84,11 +84,35 @@ def test_every_step_of_a_panel_is_an_origin_of_it(panel: Panel) -> None:
     assert [find_origin(panel, time) for time in panel.times] == list(range(HOURS))
 
 
-@pytest.mark.parametrize("at", [5, None, date(2015, 10, 5)])
+@pytest.mark.parametrize("at", [5, "soon"])
 def test_P7_what_is_no_time_at_all_is_refused(panel: Panel, at: object) -> None:
     unchecked = inspect.unwrap(find_origin)  # the shape checker would refuse it first
     with pytest.raises(ConfigError, match=r"is not a time.*2015-10-31T23:00:00-04:00"):
         unchecked(panel, at)  # type: ignore[arg-type]
+
+
+def test_without_a_time_the_origin_is_the_last_step_with_a_value(panel: Panel) -> None:
+    values = panel.values.copy()
+    values[-7:] = np.nan
+    assert find_origin(panel.with_data(values), None) == HOURS - 8
+    with pytest.raises(ConfigError, match="has no offset from UTC"):
+        find_origin(panel, date(2015, 10, 5))  # of hours a day is not enough
+
+
+@pytest.mark.parametrize("at", ["2024-12-01", date(2024, 12, 1), "2024-12-01T00:00+09:00"])
+def test_a_day_of_daily_data_needs_no_offset(at: At) -> None:
+    days = pd.date_range("2024-11-01", periods=41, freq="D")
+    table = pd.DataFrame({"unique_id": "a", "ds": days, "y": 1.0})
+    daily = Panel.from_long(table, timezone="Asia/Tokyo")
+    assert find_origin(daily, at) == 30
+
+
+def test_a_month_of_monthly_data_is_enough() -> None:
+    months = pd.date_range("2023-01-01", periods=31, freq="MS")
+    monthly = Panel.from_long(
+        pd.DataFrame({"unique_id": "a", "ds": months, "y": 1.0}), timezone="UTC"
+    )
+    assert find_origin(monthly, "2024-12") == find_origin(monthly, "2024-12-01") == 23
 
 
 def test_P7_an_origin_outside_the_panel_is_told_the_span_on_the_wall(panel: Panel) -> None:

@@ -70,7 +70,9 @@ def made(first: Made, tmp_path: Path) -> Made:
 
 def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> None:
     out, text, errors = made.out, made.text, made.errors
-    assert 'columns = "time=time"' in errors  # the recipe it used
+    assert "rides.csv: comma-separated, utf-8\nwide: time = time, every other" in errors
+    assert "3 locations, steps of 60 min, counts, 2021-03-01 00:00 … 2021-04-12 23:00" in errors
+    assert "Forecast of" in text.split("| RMSE |")[0]  # what comes next, then what it is worth
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
     assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text

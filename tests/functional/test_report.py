@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from forecaster import errors as messages
-from forecaster.cli import evaluate
+from forecaster.cli import run as run_command
 from forecaster.cli.app import main
 from forecaster.errors import ConfigError
 
@@ -113,7 +113,7 @@ def test_a_run_without_the_extra_still_gives_its_table(
     def lacking(*_: object) -> None:
         raise ConfigError("this needs jinja2")
 
-    monkeypatch.setattr(evaluate, "write_report", lacking)
+    monkeypatch.setattr(run_command, "write_report", lacking)
     words = ("--data", made.parent, "--out", copied)
     code, text, errors = run("run", made / "recipe.toml", *words)
     assert code == 0, errors

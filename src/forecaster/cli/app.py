@@ -19,6 +19,7 @@ from forecaster.cli import (
     forecast,
     graph,
     ingest,
+    run,
     runs,
     serve,
     terminal,
@@ -37,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    demo.demo, evaluate.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
+    demo.demo, run.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
     evaluate.report, forecast.forecast, explain.explain, drift.drift, runs.runs, serve.serve,
     backup.backup, backup.restore, check.check,
 ):  # fmt: skip

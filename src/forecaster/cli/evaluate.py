@@ -1,4 +1,4 @@
-"""Comparing models: evaluate, run and report."""
+"""Comparing models: evaluate and report."""
 
 import json
 import shlex
@@ -30,11 +30,12 @@ from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
+    from forecaster.evaluation.comparison import Comparison
     from forecaster.evaluation.model_specs import ModelSpec
+    from forecaster.panel.panel import Panel
     from forecaster.pipeline.experiment import Experiment
     from forecaster.recipe import Recipe
 
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 RECIPE = "recipe.toml"
 
 Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel training processes.")]
@@ -100,7 +101,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.evaluation.model_specs import Ablations, LagSubset, TuningOptions, list_models
     from forecaster.recipe import read_recipe
 
-    overrides = _evaluation_settings(models, seeds, weather, widths)
+    overrides = evaluation_settings(models, seeds, weather, widths)
     recipe = with_settings(read_recipe(recipe_file), [*(settings or []), *overrides])
     recipe = with_horizon(recipe, horizon, panel)
     tuning = TuningOptions(thresholds=read_numbers(threshold, "--threshold"), tune=tune)
@@ -120,54 +121,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     arguments = [word for name, text in options.items() if text for word in (f"--{name}", text)]
     arguments += ["--tune"] if tune else []
     days = read_days(test, "--test")
-    inputs = _Inputs(recipe_file, data, panel, jobs, days, tuple(arguments))
-    _compare(recipe, list_entries, out, inputs, as_json)
-
-
-def run(  # noqa: PLR0913, PLR0917 (one option each)
-    source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="A recipe, or a table: my.csv or my.parquet.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="Output folder. Default: the name of INPUT.")
-    ] = None,
-    data: RecipeData = None,
-    jobs: Jobs = 1,
-    timezone: Annotated[
-        str | None,
-        typer.Option(help="Time zone of a table's times without UTC offset. Default: UTC."),
-    ] = None,
-    country: Annotated[
-        str | None, typer.Option(help="Country of the holidays for a table, e.g. US.")
-    ] = None,
-    horizon: Horizon = None,
-    settings: Settings = None,
-    as_json: Json = False,
-) -> None:
-    """Run all steps: panel, graph, training, comparison, report. Finished steps are skipped."""
-    from forecaster.evaluation.model_specs import list_models
-    from forecaster.recipe import read_recipe
-
-    is_table = source.name.lower().endswith(TABLE_SUFFIXES)
-    if is_table:
-        recipe, data = _guess_recipe(source, timezone, country), source.parent
-    else:
-        _refuse_table_options(source, timezone, country)
-        recipe, data = read_recipe(source), data or source.parent
-    recipe = with_horizon(with_settings(recipe, settings or []), horizon)
-    if is_table:
-        terminal.say(f"the recipe guessed for {source}:\n\n{_to_toml(recipe)}")
-    folder = out or Path(source.stem)
-    inputs = _Inputs(None if is_table else source, data, None, jobs)
-
-    def list_entries(recipe: "Recipe") -> "list[ModelSpec]":
-        return list_models(recipe, recipe.evaluation.models)
-
-    _compare(recipe, list_entries, folder, inputs, as_json)
-    try:
-        terminal.say(f"report: {write_report(folder)}")
-    except ConfigError as missing_extra:
-        terminal.say(f"no report: {missing_extra}")
+    inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments))
+    print_comparison(compare(recipe, list_entries, out, inputs), out, as_json)
 
 
 def report(
@@ -209,28 +164,40 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class Inputs:
     """The inputs of a comparison apart from its recipe, from the command line."""
 
     recipe_file: Path | None
     data: Path | None
     panel: Path | None
-    jobs: int
+    jobs: int = 1
     test_days: "tuple[Range, ...]" = ()
     options: tuple[str, ...] = ()  # further options, repeated in the saved command
 
 
-def _compare(
+@dataclass(frozen=True)
+class Compared:
+    """A finished comparison."""
+
+    comparison: "Comparison"
+    study: "Experiment"
+
+    @property
+    def panel(self) -> "Panel":
+        """The panel of the comparison."""
+        return self.study.panel
+
+
+def compare(
     recipe: "Recipe",
     list_entries: "Callable[[Recipe], Sequence[ModelSpec]]",
     out: Path,
-    inputs: _Inputs,
-    as_json: bool,
-) -> None:
-    """Train and test all models, and print the table."""
+    inputs: Inputs,
+) -> Compared:
+    """Train and test all models, and write the tables."""
     from forecaster.estimators.match import explain_lags, with_lags
     from forecaster.panel.panel import Panel
-    from forecaster.pipeline.evaluate import evaluate_models, table_paths
+    from forecaster.pipeline.evaluate import evaluate_models
     from forecaster.pipeline.experiment import Experiment, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.splits import explain_short
@@ -243,7 +210,7 @@ def _compare(
         panel = inputs.panel or make_panel(out, recipe, inputs.data, say)
         if not _is_same_file(inputs.recipe_file, out / RECIPE):
             # Only explicit values: an entry with another preset takes that preset's defaults.
-            replace_file(out / RECIPE, bytes_writer(_to_toml(recipe).encode()))
+            replace_file(out / RECIPE, bytes_writer(to_toml(recipe).encode()))
         built = Panel.open(panel, verify=False)
         say(f"lags: {explain_lags(recipe, built)}")
         suited = with_lags(recipe, built)
@@ -255,6 +222,14 @@ def _compare(
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{command}\n".encode()))
         entries = list_entries(suited)
         comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
+    return Compared(comparison, study)
+
+
+def print_comparison(compared: Compared, out: Path, as_json: bool) -> None:
+    """Print the table, the files and how to go on; a comparison without a model is an error."""
+    from forecaster.pipeline.evaluate import table_paths
+
+    comparison, study = compared.comparison, compared.study
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
@@ -263,6 +238,7 @@ def _compare(
         raise RunError(f"no model could be tested; {out / 'table.md'} gives the reasons")
     if best.runs:
         run = out / next(iter(best.runs.values()))
+        panel = study.panel_folder
         terminal.say(f"`forecaster forecast {run} --panel {panel}` forecasts with {best.name}")
 
 
@@ -296,37 +272,14 @@ def _is_same_file(path: Path | None, target: Path) -> bool:
     return path is not None and path.exists() and target.exists() and path.samefile(target)
 
 
-def _guess_recipe(table: Path, timezone: str | None, country: str | None) -> "Recipe":
-    from forecaster.clock.clock import DAY_MINUTES
-    from forecaster.ingest.build import Sources
-    from forecaster.ingest.guess import guess_recipe
-
-    if not table.is_file():
-        raise ConfigError(f"{table}: no such file; give a recipe or a table")
-    settings = {"panel": {"timezone": timezone, "country": country}}
-    recipe, rows = guess_recipe(Sources([table]), settings)
-    terminal.say(f"read as {rows}")
-    if timezone is None and recipe.panel.step_minutes < DAY_MINUTES:
-        terminal.say("no --timezone: times without UTC offset are read as UTC")
-    if timezone not in (None, recipe.panel.timezone):
-        terminal.say(f"days without a time: read as UTC, not as {timezone}")
-    return recipe
-
-
-def _refuse_table_options(recipe: Path, timezone: str | None, country: str | None) -> None:
-    if timezone is not None or country is not None:
-        message = "--timezone and --country are for tables; a recipe has its own"
-        raise ConfigError(f"{recipe}: {message}; leave them out")
-
-
-def _to_toml(recipe: "Recipe") -> str:
+def to_toml(recipe: "Recipe") -> str:
     """Return the values of a recipe that were set, without defaults."""
     import tomli_w
 
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
-def _evaluation_settings(
+def evaluation_settings(
     models: str | None, seeds: int | None, weather: str | None, widths: str | None
 ) -> list[str]:
     """Return options as settings of the recipe's section [evaluation]."""

@@ -33,6 +33,18 @@ def read_horizon(text: str, clock: Clock) -> int:
     return steps
 
 
+def read_step(text: str) -> dict[str, int]:
+    """Return the settings of a panel whose steps have a length: `15min`, `1h`, `3 months`."""
+    match = _FORM.fullmatch(text)
+    unit = match[2].lower() if match else ""
+    unit = unit if unit in (*_MINUTES, *_MONTHS) else unit.removesuffix("s")
+    if match is None or unit not in (*_MINUTES, *_MONTHS) or not int(match[1]):
+        raise ConfigError(f"step {text!r}: not a length of time; give e.g. 15min, 1h, 1d, 1 month")
+    if unit in _MONTHS:
+        return {"step_months": int(match[1]) * _MONTHS[unit]}
+    return {"step_minutes": int(match[1]) * _MINUTES[unit]}
+
+
 def _lengths(number: int, unit: str, clock: Clock) -> tuple[int, int]:
     """Return the horizon and a step in the same unit; (1, 2) where they have none in common."""
     if unit in ("", "step"):

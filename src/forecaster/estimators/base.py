@@ -376,7 +376,7 @@ class Estimator(ABC):
     def forecast(
         self,
         panel: Panel,
-        at: At,
+        at: At | None = None,
         *,
         weather: Weather = "observed",
         allow_missing: bool = False,
@@ -392,7 +392,8 @@ class Estimator(ABC):
 
         Args:
             panel: observed values up to `at`, and the covariates after it.
-            at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
+            at: the last observed step: `panel.times[-1]`, 2014-06-01T08:00-04:00, of daily data
+                2014-06-01; None: the last step of the panel with a value.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
             allow_missing: forecast although too much of the history is missing; the result is
@@ -440,7 +441,7 @@ class Estimator(ABC):
     def forecast_totals(
         self,
         panel: Panel,
-        at: At,
+        at: At | None = None,
         *,
         weather: Weather = "observed",
         allow_missing: bool = False,

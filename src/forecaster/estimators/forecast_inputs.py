@@ -1,9 +1,10 @@
 """The inputs of forecasts: origins, their filled history and the covariates ahead."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float32, Int64
 from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.clock.zone import to_utc
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.estimators.closed import Closings
@@ -30,7 +32,8 @@ HOLIDAY = CALENDAR_COLUMNS[-1]  # the only calendar column that may be changed
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
 
 # The start of a step: text and datetimes with their UTC offset, datetime64 in UTC.
-At: TypeAlias = str | datetime | np.datetime64
+At: TypeAlias = str | date | np.datetime64
+_MONTH = re.compile(r"\d{4}-\d\d")
 # Of the coming steps, shared by all locations and local: Float32[B K P], Float32[B K Q N].
 CovariatesAhead: TypeAlias = tuple[np.ndarray, np.ndarray]
 CANNOT_CHANGE = "past-only, so that no value ahead of the origin enters a forecast; leave it out"
@@ -169,14 +172,22 @@ def fill_of(run: Run) -> Fill:
     return Fill(*(run.arrays[name] for name in names))
 
 
-def find_origin(panel: Panel, at: At) -> int:
-    """The number of the step that starts at `at`."""
+def find_origin(panel: Panel, at: At | None) -> int:
+    """The number of the step that starts at `at`; None: the last step with a value.
+
+    Of steps of days and longer a day needs no offset, and of months 2024-12 is enough.
+    """
+    if at is None:
+        return int(np.flatnonzero(np.isfinite(panel.values).any(axis=1))[-1:].sum())
     last = local_texts(panel, panel.times[-1:])[0]
     form = f"give the last observed step with its offset, as in {last}"
     try:
         moment = datetime.fromisoformat(_spell(at))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"at = {at!r} is not a time; {form}") from error
+    if moment.tzinfo is None and panel.clock.step_minutes >= DAY_MINUTES:
+        local = np.array([np.datetime64(moment, "s")])
+        moment = to_utc(panel.clock.zone, local).first[0].item().replace(tzinfo=UTC)
     if moment.tzinfo is None:
         raise ConfigError(f"at = {at!r} has no offset from UTC; {form}")
     instant = np.array([np.datetime64(int(moment.timestamp() // 1), "s")])
@@ -193,7 +204,9 @@ def _spell(at: At) -> str:
     """A time as ISO text; a datetime64 is UTC, as the times of a panel are."""
     if isinstance(at, np.datetime64):
         return f"{at.astype('datetime64[us]')}Z"
-    return at.isoformat() if isinstance(at, datetime) else at
+    if isinstance(at, date):  # and datetime
+        return at.isoformat()
+    return f"{at.strip()}-01" if _MONTH.fullmatch(at.strip()) else at
 
 
 def look_back(

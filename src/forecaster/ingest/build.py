@@ -125,8 +125,8 @@ def build_panel(
             trips = TripIngest(inputs, places, recipe.panel, rules, open_engine(engine), renames)
             panel = ingest_trips(trips, say)
     elif recipe.table is not None:
-        columns = recipe.table.location_columns
-        places = read_candidates(sources.places, columns, zone) if sources.places else None
+        columns, extra = recipe.table.location_columns, recipe.table.static
+        places = read_candidates(sources.places, columns, zone, extra) if sources.places else None
         beside = tuple(n for n in recipe.panel.past_only if n not in _coming_with_weather(recipe))
         config = recipe.panel.model_copy(update={"past_only": beside})
         panel, rows = ingest_table(
@@ -140,7 +140,13 @@ def build_panel(
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     if recipe.weather is not None and sources.weather is not None:
         return join_weather(panel, recipe, sources.weather)[0]
-    return panel.with_past_only(recipe.panel.past_only)
+    return panel.with_past_only(_past_only(recipe))
+
+
+def _past_only(recipe: Recipe) -> tuple[str, ...]:
+    """The names of all past-only covariates; what never changes is carried ahead as one."""
+    static = () if recipe.table is None else recipe.table.static
+    return (*recipe.panel.past_only, *static)
 
 
 def _verify_table(path: Path) -> None:
@@ -179,5 +185,5 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     joined, report = add_weather(
         panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap
     )
-    marked = joined.with_past_only(recipe.panel.past_only)
+    marked = joined.with_past_only(_past_only(recipe))
     return (joined if marked is joined else marked.without_unseen()), report

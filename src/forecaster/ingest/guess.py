@@ -2,11 +2,12 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.choices import Kind
@@ -14,9 +15,9 @@ from forecaster.clock.horizon import read_horizon
 from forecaster.clock.zone import to_local
 from forecaster.config import MONTH_MINUTES, LagConfig, MetricConfig, PanelConfig, TableConfig
 from forecaster.databases.query import Query
-from forecaster.errors import ConfigError, count_of
+from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.ingest.build import Sources
-from forecaster.ingest.hot_locations.candidates import read_candidates
+from forecaster.ingest.hot_locations.candidates import FIELDS
 from forecaster.ingest.tables import TableRows, read_rows, read_shared
 from forecaster.panel.axis import (
     DAY_MINUTES,
@@ -28,11 +29,12 @@ from forecaster.panel.axis import (
     guess_step,
     to_instants,
 )
-from forecaster.panel.parts import Scalar
+from forecaster.panel.panel import Panel
+from forecaster.panel.storage.folder import step_fields
 from forecaster.panel.tables import read_wide
 from forecaster.panel.vintages import KNOWN_AT
-from forecaster.reading.load import Table
-from forecaster.recipe import Recipe, check_stage
+from forecaster.reading.load import TABLE_SUFFIXES, Table, load
+from forecaster.recipe import Recipe, change, check_stage
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
 _MARKERS = (-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0)  # that often stand for missing values
@@ -81,6 +83,35 @@ def guess_recipe(
         "evaluation": {"seeds": 1},
     }
     return check_stage(Recipe, content, source=f"the recipe guessed for {name}"), table
+
+
+def recipe_of_panel(panel: Panel, saved: Recipe | None) -> Recipe:
+    """Return a recipe that suits a panel: the one that it was made by, with a preset."""
+    clock = panel.clock
+    described = {"timezone": clock.zone, "kind": panel.kind, **step_fields(clock)}
+    described |= {"past_only": list(panel.past_only)} if panel.past_only else {}
+    base = saved or check_stage(Recipe, {"panel": described}, source="the recipe of the panel")
+    values = panel.values[: max(int(LEARNED_SHARE * len(panel.values)), 1)]
+    defaults: dict[str, Any] = {"preset": "best", "evaluation": {"seeds": 1}}
+    defaults["metrics"] = {"mape_cut": _mape_cut(values)}
+    said = {name: values for name, values in defaults.items() if name not in base.model_fields_set}
+    return change(base, said, source="the recipe of the panel")
+
+
+def describe(sources: Sources, recipe: Recipe, rows: TableRows) -> str:
+    """Return what was understood of a table, in three lines."""
+    names = name_some((path.name for path in sources.values), 3)
+    layout, series, panel = rows.layout, rows.series, recipe.panel
+    rules = recipe.table or TableConfig()
+    parts = [f"known ahead: {name_some(rules.known_ahead)}"] * bool(rules.known_ahead)
+    parts += [f"past-only: {name_some(panel.past_only)}"] * bool(panel.past_only)
+    parts += [f"of the locations: {name_some(rules.static)}"] * bool(rules.static)
+    further = f"; covariates {', '.join(parts)}" if parts else ""
+    ends = [str(time)[:16].replace("T", " ") for time in series.seconds[[0, -1]].astype("M8[s]")]
+    local = panel.timezone if series.naive else "UTC"
+    step = clock_of(panel).step_text
+    size = f"{count_of(len(series.ids), 'location')}, steps of {step}, {panel.kind}s"
+    return f"{names}: {rows.form}\n{layout}{further}\n{size}, {' … '.join(ends)} ({local})"
 
 
 def find_step(table: Table, rules: TableConfig | None = None) -> Step:
@@ -152,16 +183,18 @@ def _steps_ahead(settings: Mapping[str, Mapping[str, Any]], config: PanelConfig)
 
 def _static_columns(sources: Sources, rules: TableConfig) -> dict[str, list[str]]:
     """Return the columns of numbers of the locations, complete and not all the same."""
-    if sources.places is None:
+    if sources.places is None or not sources.places.name.lower().endswith(TABLE_SUFFIXES):
         return {}
-    extra = read_candidates(sources.places, rules.location_columns).extra
-    columns = [name for name, values in extra.items() if _tells_apart(values)]
-    return {"static": columns} if columns else {}
+    table = load(sources.places)[0]
+    mapped = (rules.location_columns or "").replace(",", "=").split("=")
+    columns = [n for n in table.column_names if n not in (*FIELDS, *mapped)]
+    static = [name for name in columns if _tells_apart(table[name])]
+    return {"static": static} if static else {}
 
 
-def _tells_apart(values: Sequence[Scalar]) -> bool:
-    numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
-    return len(numbers) > 1 and all(v is not None for v in values)
+def _tells_apart(column: pa.ChunkedArray) -> bool:
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return bool(is_number and not column.null_count and len(column.unique()) > 1)
 
 
 # ---------------------------------------------------------------------------------- settings

@@ -1,6 +1,7 @@
 """Candidate locations: points of a road map or zones, from CSV, Parquet or GeoJSON."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,23 @@ from forecaster.reading.load import load
 FIELDS = ("id", "name", "lat", "lon", *DATES, "hours")
 
 
-def read_candidates(path: Path, columns: str | None = None, zone: str = "UTC") -> Locations:
+def read_candidates(
+    path: Path, columns: str | None = None, zone: str = "UTC", extra: Sequence[str] = ()
+) -> Locations:
     """Return the locations of a file.
 
     Args:
         path: a table or GeoJSON.
         columns: maps its names, as in `id=node,lat=y,lon=x`.
         zone: of the dates `opens` and `closes` that have no offset.
+        extra: further columns that are kept.
     """
     mapping = _given(columns)
     texts = [mapping.get(field, field) for field in (*DATES, "hours")]
     table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path, texts)[0]
     need_columns(table, (), str(path))  # refuses columns given twice
     named = {field: field for field in FIELDS if field in table.column_names} | mapping
+    named |= {column: column for column in extra}
     for field, column in {"id": "id", **named}.items():
         if column not in table.column_names:
             hint = nearest_name(column, table.column_names)
