@@ -14,9 +14,10 @@ import pytest
 
 from forecaster import Recipe, SeasonalNaive, check_forecaster
 from forecaster.cli.app import main
+from tests.servers import PASSWORD, Server
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(python|sh|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh|console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*(?:\n .*)*)((?:\n[^$].*)*)$", re.MULTILINE)  # and its output
 ADDRESS = "http://127.0.0.1:8000"
 
@@ -148,3 +149,23 @@ def test_the_service_answers_as_the_guide_says(
         elif "--demo" not in code:  # trains for half a minute
             terminal.run(code)
     assert terminal.compared, "the guide shows no output of a command"
+
+
+@pytest.mark.servers
+def test_the_guide_of_databases_reads_and_writes_what_it_says(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    postgres.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    names: dict[str, Any] = {"__name__": "guide"}
+    _, *blocks = _blocks("guides/databases.md")  # the first installs the extras
+    for language, code in blocks:
+        if language == "sql":
+            postgres.execute(code)
+        elif language == "python":
+            _python(code, "guides/databases.md", names)
+        else:
+            _command(code.replace("postgresql://analyst@db.example/shop", postgres.url()))
+    assert postgres.execute("SELECT count(*) FROM forecasts") == [(9,)]
+    assert (tmp_path / "rides" / "manifest.json").exists()

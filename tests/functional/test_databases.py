@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from forecaster import SeasonalNaive, Splits
 from forecaster.panel.panel import Panel
 from forecaster.synthetic.city import City, make_city
 from tests.servers import PASSWORD, Proxy, Server
@@ -226,3 +227,24 @@ def test_a_panel_of_trips_needs_to_know_what_they_cover(
     assert (code, "give --covers FROM:TO" in errors) == (2, True)
     code, _, errors = run("ingest", "trips", "a.csv", "--query", "t", *words)
     assert (code, "--query is for databases" in errors) == (2, True)
+
+
+def test_a_forecast_is_upserted_by_the_command(
+    postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    postgres.execute("DROP TABLE IF EXISTS forecasts")
+    panel = make_city(locations=2, hours=24 * 60, seed=3).panel.save(tmp_path / "panel")
+    SeasonalNaive().fit(panel, Splits.by_share(panel)).save(tmp_path / "run")
+    words = ("forecast", tmp_path / "run", "--panel", tmp_path / "panel")
+    for _ in range(2):
+        code, output, errors = run(*words, "--to", postgres.url("test/forecasts"))
+        assert (code, output) == (0, ""), errors
+    assert f"6 rows in postgresql://127.0.0.1:{postgres.port}/test/forecasts" in errors
+    assert postgres.execute("SELECT count(*), count(DISTINCT cutoff) FROM forecasts") == [(6, 1)]
+    code, _, errors = run(*words, "--to", postgres.url("test/forecasts"), "--by", "day")
+    assert (code, "leave out --by day" in errors) == (2, True)
+    code, _, errors = run(*words, "--to", f"postgresql://owner:{PASSWORD}@127.0.0.1/test/x")
+    assert code == 2
+    assert PASSWORD not in errors
+    assert not leaks(tmp_path)

@@ -13,6 +13,7 @@ from forecaster.errors import ConfigError, count_of, need_extra
 if TYPE_CHECKING:
     import pandas as pd
 
+    from forecaster.databases.upsert import ForecastTable
     from forecaster.panel.panel import Panel
 
 MAPS = (".png", ".svg")
@@ -25,6 +26,13 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     at: At = None,
     out: Annotated[
         Path | None, typer.Option(help="Output file: .csv, .parquet or .geojson.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Table of a database, as postgresql://user@host/database/table: rows of the same "
+            "unique_id, ds and cutoff are replaced, others added, in one transaction."
+        ),
     ] = None,
     weather: Annotated[Weather, typer.Option(help="Covariates ahead.")] = "observed",
     allow_missing: Annotated[
@@ -55,12 +63,12 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     from forecaster.estimators.areas import add_areas, read_areas, total_areas
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import check_form, write_forecast
-    from forecaster.panel.panel import CSV_TIME
 
     if what_if_map is not None:
         _check_map(what_if_map, what_if)
     if by == "day" and what_if is not None:
         raise ConfigError("--by day adds up the forecast itself; leave out --what-if")
+    target = None if to is None else _read_target(to, by)
     data = open_panel(panel)
     if by == "day" and data.clock.step_minutes > DAY_MINUTES:
         raise ConfigError(
@@ -86,13 +94,31 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
         table = add_areas(table, areas, estimator, data, weather, what_if)
     if by == "day":
         table = total_areas(table, areas, estimator, data)
+    if target is not None:
+        terminal.say(f"{count_of(target.upsert(table), 'row')} in {target.name}")
     if out is not None:
         write_forecast(table, data, out)
         terminal.say(f"{count_of(len(table), 'row')} in {out}")
-    elif as_json:
+    if target is None and out is None:
+        _print_table(table, as_json)
+
+
+def _print_table(table: "pd.DataFrame", as_json: bool) -> None:
+    from forecaster.panel.panel import CSV_TIME
+
+    if as_json:
         print(table.to_json(orient="records", date_format="iso"))
     else:
         print(table.to_csv(index=False, date_format=CSV_TIME), end="")
+
+
+def _read_target(to: str, by: By) -> "ForecastTable":
+    """Return the table of --to, before anything is computed."""
+    from forecaster.databases.upsert import ForecastTable
+
+    if by == "day":
+        raise ConfigError("--to takes rows of steps; leave out --by day, or write it with --out")
+    return ForecastTable.parse(to)
 
 
 def _check_map(path: Path, what_if: str | None) -> None:

@@ -62,6 +62,11 @@ _FAILURES: tuple[tuple[str, type[ForecasterError], str], ...] = (  # codes of SQ
         "seconds with ?timeout=SECONDS in the address",
     ),
     (
+        r"^42P10|ON CONFLICT|conflict target",
+        DataError,
+        "nothing is written: give the table a unique index of (unique_id, ds, cutoff)",
+    ),
+    (
         r"^42P01|^42703|^1146|^1054|does not exist|doesn't exist|no such (table|column)"
         r"|not found|Unknown column|no column named",
         DataError,
