@@ -70,11 +70,19 @@ def save_run(folder: Path, run: Run) -> Run:
     return Run(run.estimator, run.recipe, run.about, arrays, run.parents, digest)
 
 
-def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
+def begin_run(
+    folder: Path, estimator: str, recipe: Recipe, parents: Mapping[str, str] | None = None
+) -> bool:
     """Claim a folder for a run before training; return whether the run is already trained.
 
     Other files that a training writes beside the manifest belong to the run. A folder with other
     content is refused, and so is a run of another estimator or recipe.
+
+    Args:
+        folder: of the run.
+        estimator: the name of its class.
+        recipe: of the training.
+        parents: hashes of what it is made from, as far as they are known.
     """
     if not (folder / MANIFEST).exists() or _is_bare(folder):
         about = {
@@ -83,7 +91,8 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
             UNFINISHED: True,
         }
         files = {"recipe.toml": bytes_writer(recipe.to_toml().encode())}
-        publish(folder, Draft("run", FORMAT, files, about, recipe=recipe.digest()))
+        draft = Draft("run", FORMAT, files, about, parents or {}, recipe.digest())
+        publish(folder, draft)
         return False
     manifest = read_manifest(folder, kind="run", reads=FORMAT)
     present = manifest.about.get("estimator")

@@ -17,13 +17,14 @@ from forecaster.config import PanelConfig, TableConfig, TrainingConfig
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.fallback.served import NAMES
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.evaluation.challenge import Challenge, Knowledge
 from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates
 from forecaster.panel.vintages import sort_vintages
 from forecaster.serve.data.store import Store
 from forecaster.splits import Splits
-from forecaster.versions import Versions
+from forecaster.versions import Versions, save_verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "artifacts.md"
 TABLE = re.compile(r"^\| ([^|\n]+) \|[^\n]*\n\| ---[^\n]*\n((?:\|[^\n]*\n)+)", re.MULTILINE)
@@ -70,7 +71,10 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     begin_run(folder / "begun", "Forecaster", recipe)
     Forecaster(graph, recipe).fit(panel, splits, folder=folder / "training")
     Store(folder / "store.sqlite", str(panel.digest)).close()
-    Versions.begin(folder / "runs").add(next(folder.glob("comparison/cells/*")))
+    version = Versions.begin(folder / "runs").add(next(folder.glob("comparison/cells/*")))
+    names = {"champion": "v0001", "challenger": "v0002", "held_out": ["", ""]}
+    outcome = Challenge((), Knowledge(0, 0.0), 0, 0, {}, None)
+    save_verdict(version.folder, {**names, **outcome.to_json()})
     return folder
 
 
@@ -114,6 +118,7 @@ def test_every_manifest_has_the_keys_of_the_page(page: Page, artifacts: Path) ->
         ("Graph", ["comparison/graphs/*"]),
         ("Run", ["comparison/cells/*", "begun"]),
         ("Runs in versions", ["runs"]),
+        ("Verdict on a version", ["runs/*/verdict"]),
         ("Checkpoint", ["training/checkpoint-a", "training/checkpoint-b"]),
         ("Backtest result", ["comparison/cells/*/test"]),
     ],

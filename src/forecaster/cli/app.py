@@ -24,6 +24,7 @@ from forecaster.cli import (
     serve,
     terminal,
     train,
+    update,
 )
 from forecaster.errors import ForecasterError, RunError, message_lines
 
@@ -39,8 +40,8 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, run.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, drift.drift, runs.runs, serve.serve,
-    backup.backup, backup.restore, check.check,
+    evaluate.report, forecast.forecast, explain.explain, drift.drift, update.update, runs.runs,
+    serve.serve, backup.backup, backup.restore, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

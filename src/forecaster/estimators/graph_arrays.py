@@ -1,15 +1,18 @@
 """The dependency graph among the arrays of a run; delays only if it is directed."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int64
 
+from forecaster.artifact import Run
 from forecaster.errors import ArtifactError
 from forecaster.estimators.training_data import Arrays
-from forecaster.graph.dependency import DependencyGraph
+from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.panel.parts import Locations
 
 PAIRS, STRENGTHS, DELAYS = "graph.pairs", "graph.strengths", "graph.delays"
 
@@ -54,6 +57,18 @@ def edges_of(arrays: Arrays) -> RunEdges:
         if (delays < 1).any():
             raise ArtifactError(f"a delay is {delays.min()} steps; an edge has at least one")
     return RunEdges(pairs, delays)
+
+
+def graph_of(run: Run, locations: Locations) -> DependencyGraph:
+    """Return the graph of a run.
+
+    Args:
+        run: with a graph among its arrays.
+        locations: of the run, in its order.
+    """
+    edges, strengths = edges_of(run.arrays), run.arrays[STRENGTHS]
+    about = About.model_validate_json(json.dumps(run.about["graph"]))
+    return DependencyGraph(bare(locations), edges.pairs, strengths, about, None, edges.delays)
 
 
 def digest_of(graph: DependencyGraph) -> str:

@@ -54,8 +54,7 @@ def compare_errors(
     D = len(distinct_days)
     if D < FEWEST_DAYS:
         return ErrorDifference(None, None)
-    drawn = generator.multinomial(D, np.full(D, 1 / D), size=REPLICATES).astype(np.float64)
-    drawn = np.concatenate([np.ones((1, D)), drawn])  # the first replicate has every day once
+    drawn = _draw_days(D, generator)
     models = (errors, reference)
     weights = [_draw_seed_weights(len(by_seed), generator) for by_seed in models]
     rmse: list[np.ndarray] = []
@@ -70,10 +69,55 @@ def compare_errors(
     return ErrorDifference(_interval(rmse[0], rmse[1], D), _interval(mape[0], mape[1], D))
 
 
+class DayBootstrap:
+    """Means over windows when whole days are drawn with replacement, the same for all models."""
+
+    def __init__(self, days: Int64[np.ndarray, " B"]) -> None:
+        """Draw the days.
+
+        Args:
+            days: the day of each window.
+        """
+        distinct_days, self._day = np.unique(days, return_inverse=True)
+        self.days = len(distinct_days)
+        self._drawn = _draw_days(self.days, np.random.default_rng(SEED))
+
+    def mean(self, sums: np.ndarray, terms: np.ndarray) -> Float64[np.ndarray, " R"]:
+        """The mean of each replicate; the first has every day once. NaN without terms.
+
+        Args:
+            sums: by window, and step ahead.
+            terms: the number of terms of each sum.
+        """
+        parts = (_by_day(part, self._day, self.days)[:, None] for part in (sums, terms))
+        return _ratio(self._drawn, *parts)[:, 0]
+
+    def relative(
+        self, value: Float64[np.ndarray, " R"], reference: Float64[np.ndarray, " R"]
+    ) -> RelativeDifference | None:
+        """How much higher a mean is than another one; None: too few days, or no terms."""
+        return _interval(value, reference, self.days) if self.days >= FEWEST_DAYS else None
+
+    def absolute(
+        self, value: Float64[np.ndarray, " R"], reference: Float64[np.ndarray, " R"]
+    ) -> RelativeDifference | None:
+        """The difference of two shares, as a share; None as above."""
+        difference = value - reference
+        if self.days < FEWEST_DAYS or not np.isfinite(difference[0]):
+            return None
+        return _ends(difference[np.isfinite(difference)], self.days)
+
+
 def widen(days: int) -> float:
     """Return the factor that widens an interval over D days: t / z · √(D / (D − 1))."""
     tail = (1 + LEVEL) / 2
     return float(stdtrit(days - 1, tail) / ndtri(tail) * np.sqrt(days / (days - 1)))
+
+
+def _draw_days(D: int, generator: np.random.Generator) -> Float64[np.ndarray, "R D"]:
+    """How often each day is drawn; the first replicate has every day once."""
+    drawn = generator.multinomial(D, np.full(D, 1 / D), size=REPLICATES).astype(np.float64)
+    return np.concatenate([np.ones((1, D)), drawn])
 
 
 def _draw_seed_weights(S: int, generator: np.random.Generator) -> Float64[np.ndarray, "R S"]:
@@ -104,7 +148,11 @@ def _interval(
     usable = (reference > 0) & np.isfinite(error)
     if not usable[0]:
         return None
-    difference = error[usable] / reference[usable] - 1
+    return _ends(error[usable] / reference[usable] - 1, days)
+
+
+def _ends(difference: Float64[np.ndarray, " R"], days: int) -> RelativeDifference:
+    """The difference of the first replicate, with the widened percentiles of the others."""
     value = float(difference[0])
     ends = np.quantile(difference[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     low, high = (value + (end - value) * widen(days) for end in ends.tolist())

@@ -85,7 +85,7 @@ def estimate_lagged(locations: int, steps: int, max_delay: int) -> Estimate:
     return Estimate(4 * floats + 8 * doubles, seconds)
 
 
-def learn_graph(
+def learn_graph(  # noqa: PLR0913 (two of them are the solver's)
     panel: Panel,
     splits: Splits,
     config: GraphConfig = GraphConfig(),  # noqa: B008 (frozen)
@@ -93,6 +93,7 @@ def learn_graph(
     lags: LagConfig | None = None,
     allow_unconverged: bool = False,
     progress: MessageCallback | None = None,
+    start: LassoResult | None = None,
 ) -> DependencyGraph:
     """Learn the dependency graph of a panel from its training steps alone.
 
@@ -104,6 +105,7 @@ def learn_graph(
             steps, and are measured up to its horizon, or half a week; None: chosen for the panel.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.
+        start: what the lasso of a given penalty begins from, such as an earlier result.
     """
     tell = progress or (lambda _: None)
     N = len(panel.locations)
@@ -128,7 +130,7 @@ def learn_graph(
         case "inverse":
             pairs = _inverse(training)
         case _:
-            pairs = _lasso(training, config, allow_unconverged, tell)
+            pairs = _lasso(training, config, allow_unconverged, tell, start)
     facts = {**describe_steps(training, train), **pairs.facts}
     return _threshold(
         panel, config, PairStrengths(pairs.strengths, facts, training.notes + pairs.notes)
@@ -202,9 +204,10 @@ def _lasso(
     config: GraphConfig,
     allow_unconverged: bool,
     tell: MessageCallback,
+    start: LassoResult | None,
 ) -> PairStrengths:
     """Return the conditional correlations of the graphical lasso (Eq. 3 and 4)."""
-    choice = _choose(evidence, config, tell)
+    choice = _choose(evidence, config, tell, start)
     result = choice.result
     if not (result.converged or allow_unconverged):
         passes = count_of(result.iterations, "iteration")
@@ -238,7 +241,10 @@ def _solver_notes(choice: SelectedPenalty) -> tuple[str, ...]:
 
 
 def _choose(
-    evidence: TrainingCorrelations, config: GraphConfig, tell: MessageCallback
+    evidence: TrainingCorrelations,
+    config: GraphConfig,
+    tell: MessageCallback,
+    begin: LassoResult | None,
 ) -> SelectedPenalty:
     """Return the penalty of the recipe, or the best one, with the solution for all steps."""
     correlation = evidence.correlation
@@ -255,7 +261,7 @@ def _choose(
         )
 
     if config.penalty is not None:
-        return SelectedPenalty(config.penalty, solve(config.penalty), ())
+        return SelectedPenalty(config.penalty, solve(config.penalty, begin), ())
     if config.choose == "ebic":
         return choose_by_ebic(correlation, len(evidence.sample.steps), config, tell)
     fit, held_out = evidence.parts
