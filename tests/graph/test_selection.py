@@ -13,8 +13,10 @@ from forecaster.graph.selection import (
     FALLS,
     choose_by_ebic,
     choose_by_likelihood,
+    describe_left,
     hold_out,
     log_likelihood,
+    penalties_left,
     penalty_path,
     quarters,
 )
@@ -121,13 +123,6 @@ def test_the_extended_bic_weighs_edges() -> None:
     assert edges == chosen.path[-1 - FALLS].edges
 
 
-def test_every_penalty_of_the_path_is_told() -> None:
-    told: list[str] = []
-    chosen = choose_by_ebic(draw(401, seed=4), 401, GraphConfig(), told.append)
-    assert len(told) == len(chosen.path)
-    assert told[0].startswith(f"penalty {chosen.path[0].penalty:.3g}: ")
-
-
 def test_the_walk_ends_where_the_solver_fails() -> None:
     fit, held_out = draw(83, seed=1), draw(10_007, seed=2)
     config = GraphConfig(max_iterations=1, gap_tolerance=1e-9)
@@ -136,3 +131,39 @@ def test_the_walk_ends_where_the_solver_fails() -> None:
     assert len(cut.path) < len(whole.path)  # while the score was still rising
     assert not cut.path[-1].converged
     assert cut.penalty == cut.path[-2].penalty
+
+
+# Paths on generated cities of 60, 150 and 300 locations, with no travel: scores of all penalties.
+PATHS = (
+    [-0.52642, -0.51029, -0.49441, -0.47992, -0.46949, -0.46241, -0.45933, -0.45807, -0.45853,
+     -0.45976],
+    [-0.52668, -0.51403, -0.50252, -0.49200, -0.48319, -0.47818, -0.47668, -0.47707, -0.47955],
+    [-0.53074, -0.51715, -0.50426, -0.49091, -0.47891, -0.47376, -0.47256, -0.47462, -0.48013],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("scores", PATHS)
+def test_the_end_of_a_path_is_foreseen_within_twice_after_a_tenth(scores: list[float]) -> None:
+    for tried in range(1, len(scores)):
+        left = len(scores) - tried
+        assert left / 2 <= penalties_left(scores[:tried]) <= 2 * left
+    assert penalties_left(scores) == 0
+
+
+def test_a_long_path_is_expected_to_end_soon() -> None:
+    assert penalties_left([float(score) for score in range(20)]) == FALLS
+
+
+def test_every_penalty_of_the_path_is_told_with_the_time_left() -> None:
+    told: list[str] = []
+    chosen = choose_by_ebic(draw(401, seed=4), 401, GraphConfig(), told.append)
+    assert len(told) == len(chosen.path)
+    assert told[0].startswith(f"penalty 1, {chosen.path[0].penalty:.3g}: ")
+    assert all(line.endswith(" left") for line in told[:-1])
+    assert told[-1].endswith("; the last one")
+
+
+def test_the_time_left_is_that_of_the_penalties_left() -> None:
+    path = choose_by_ebic(draw(400, 0), 400, GraphConfig(), quiet).path[:2]
+    assert describe_left(path, [60.0, 60.0], 20).startswith("about 8 more, about ")
+    assert describe_left(path, [60.0, 60.0], 2) == "the last one"

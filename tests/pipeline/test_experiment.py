@@ -52,10 +52,10 @@ def test_a_graph_is_learned_once(experiment: Experiment, recipe: Recipe) -> None
     first = experiment.graph(recipe, messages.append)
     again = experiment.graph(change(recipe, {"training": {"seed": 3}}, source=""), messages.append)
     assert again.digest == first.digest
-    assert messages == ["learning the graph (inverse)"]
+    assert [m for m in messages if m.startswith("learning")] == ["learning the graph (inverse)"]
     other = recipe.model_copy(update={"graph": GraphConfig(kind="complete")})
     assert len(experiment.graph(other, messages.append)) == 10
-    assert len(messages) == 2
+    assert messages[-1] == "learning the graph (complete)"
 
 
 def test_a_lagged_graph_is_learned_for_the_lags_of_its_network(
@@ -69,7 +69,8 @@ def test_a_lagged_graph_is_learned_for_the_lags_of_its_network(
         record = experiment.graph(lagged, messages.append).about.lagged
         assert record is not None
         assert record.max_delay == recent
-    assert messages == ["learning the graph (lagged)"] * 2
+    learned = [message for message in messages if message.startswith("learning")]
+    assert learned == ["learning the graph (lagged)"] * 2
 
 
 @pytest.fixture

@@ -145,6 +145,7 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
     for module in ("jinja2", "matplotlib"):  # a missing extra is reported before any work
         need_extra(module, extra="report")
     from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.remaining import track
     from forecaster.report.comparison import make_sections, render_comparison
     from forecaster.report.data import read_report_data
 
@@ -152,9 +153,10 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
         say("reading the comparison")
         material = read_report_data(comparison, panel)
         sections = make_sections(material, say)
-        say("writing the report and the figures")
+        say("drawing")
         folder = figures or material.folder / f"figures{material.suffix}"
-        for picture in (picture for section in sections for picture in section.pictures):
+        pictures = [picture for section in sections for picture in section.pictures]
+        for picture in track(pictures, "picture", say):
             replace_file(folder / f"{picture.name}.svg", bytes_writer(picture.svg))
             replace_file(folder / f"{picture.name}.png", bytes_writer(picture.png))
         page = material.folder / f"report{material.suffix}.html"

@@ -117,7 +117,7 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
             if not update.steps:  # a stage without a bar
                 return
             loss = loss if update.loss is None else update.loss
-            text = f"epoch {update.epoch}/{update.epochs}"
+            text = f"{update.unit} {update.epoch}/{update.epochs}"
             bar.update(task, total=update.steps, completed=update.step, description=text)
             bar.update(task, figures=_figures(update, loss))
 

@@ -4,8 +4,9 @@ Q = argmin tr(SQ) − log|Q| + λ Σ_ij |Q_ij|          (Eq. 4)
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
@@ -45,7 +46,7 @@ class LassoResult:
     notes: tuple[str, ...]  # degenerate variables, by index, and their treatment
 
 
-def graphical_lasso(
+def graphical_lasso(  # noqa: PLR0913 (options of one solver, by keyword)
     covariance: Float[np.ndarray, "N N"],
     penalty: float,
     *,
@@ -53,6 +54,7 @@ def graphical_lasso(
     gap_tolerance: float = 1e-4,
     max_iterations: int = 100,
     start: LassoResult | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> LassoResult:
     """Return the minimiser of Eq. 4.
 
@@ -64,6 +66,7 @@ def graphical_lasso(
         gap_tolerance: the duality gap, divided by N, at which to stop.
         max_iterations: largest number of sweeps over all columns.
         start: the result for a similar penalty.
+        tell: called with a message on how far it is, very often.
     """
     _refuse_options(penalty, gap_tolerance, max_iterations)
     S = _checked(covariance, start)
@@ -80,7 +83,9 @@ def graphical_lasso(
         first = None if start is None else _restrict(start, members, block.scale)
         W, remark = _begin(block, members, first)
         notes += remark
-        pair, used = _solve(block, W, first, gap_tolerance, max_iterations)
+        watch = partial(_tell_sweep, tell, penalty) if tell is not None else None
+        limits = gap_tolerance, max_iterations
+        pair, used = _solve(block, W, first, limits, watch)
         place, units = np.ix_(members, members), np.outer(block.scale, block.scale)
         precision[place], dual[place] = pair.precision * units, pair.covariance / units
         gap, iterations = gap + pair.gap, max(iterations, used)
@@ -99,6 +104,7 @@ def graphical_lasso_path(
     penalise_diagonal: bool = True,
     gap_tolerance: float = 1e-4,
     max_iterations: int = 100,
+    tell: Callable[[str], None] | None = None,
 ) -> Iterator[LassoResult]:
     """Yield the result for each penalty in turn, with warm starts.
 
@@ -113,6 +119,7 @@ def graphical_lasso_path(
             gap_tolerance=gap_tolerance,
             max_iterations=max_iterations,
             start=result,
+            tell=tell,
         )
         yield result
 
@@ -257,17 +264,27 @@ def _solve(
     block: Component,
     W: Float64[np.ndarray, "n n"],
     first: PrimalDual | None,
-    gap_tolerance: float,
-    max_iterations: int,
+    limits: tuple[float, int],
+    watch: Callable[[int, int, int], None] | None,
 ) -> tuple[PrimalDual, int]:
-    """Return the best pair, and the number of sweeps over the columns."""
-    N = len(W)
+    """Return the best pair, and the number of sweeps over the columns.
+
+    Args:
+        block: the problem.
+        W: where to begin.
+        first: an earlier result.
+        limits: the duality gap at which to stop, and the most sweeps.
+        watch: called with the sweep, the column and the number of columns.
+    """
+    N, (gap_tolerance, max_iterations) = len(W), limits
     best = diagonal_pair(block, W)
     regressions = np.zeros_like(W) if first is None else _regressions(first.precision)
     slack, iteration = _SLACK, 0
     for iteration in range(1, max_iterations + 1):
         for column in range(0, N, _COLUMNS):
             span = column, min(column + _COLUMNS, N)
+            if watch is not None:
+                watch(iteration, column, N)
             sweep_columns(block.correlation, block.limits, W, regressions, span, slack)
         best = min(best, certify(block, W, regressions), key=lambda pair: pair.gap)
         log.debug("sweep %d over %d columns: gap %.2g", iteration, N, best.gap / N)
@@ -275,6 +292,12 @@ def _solve(
             break
         slack *= _TIGHTER
     return best, iteration
+
+
+def _tell_sweep(
+    tell: Callable[[str], None], penalty: float, sweep: int, column: int, columns: int
+) -> None:
+    tell(f"penalty {penalty:.3g}: sweep {sweep}, column {column:,} of {columns:,}")
 
 
 def _regressions(precision: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:

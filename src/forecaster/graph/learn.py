@@ -39,6 +39,7 @@ from forecaster.graph.selection import (
     choose_by_likelihood,
 )
 from forecaster.panel.panel import Panel
+from forecaster.remaining import Paced
 from forecaster.splits import SPLITS, Splits, assign_splits
 
 _SIGMAS = 3  # standard errors, 1/√M each, of a correlation of 0
@@ -258,6 +259,7 @@ def _choose(
             gap_tolerance=config.gap_tolerance,
             max_iterations=config.max_iterations,
             start=start,
+            tell=Paced(tell),
         )
 
     if config.penalty is not None:

@@ -4,7 +4,8 @@ Penalties are tried in descending order, each solution the start of the next, un
 has fallen repeatedly.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,14 @@ from forecaster.config import GraphConfig
 from forecaster.errors import DataError
 from forecaster.graph.dependency import PathStep
 from forecaster.graph.lasso import LassoResult, graphical_lasso_path
+from forecaster.remaining import Paced, describe_seconds, extrapolate
 
 HELD_OUT = 4  # one of this many blocks of time is held out
 SPARSEST = 0.8  # of the largest correlation: the first penalty of the path
 DENSEST = 0.001  # on the correlation scale: the last one
 PER_DECADE = 8  # penalties: with warm starts, many small steps are cheaper than a few large ones
 FALLS = 2  # successive penalties worse than the best after which the path ends
+USUAL_PENALTIES = 10  # that are tried
 EBIC_GAMMA = 0.5  # weight of the number of possible edges
 
 Score = Callable[[LassoResult], float]  # the larger, the better
@@ -119,19 +122,23 @@ def _walk(
     tell: MessageCallback,
 ) -> SelectedPenalty:
     """Return the best penalty of a path that ends when scores fall repeatedly or solving fails."""
-    penalties = penalty_path(covariance)
+    penalties, stamps = penalty_path(covariance), [time.monotonic()]
     results = graphical_lasso_path(
         covariance,
         penalties,
         penalise_diagonal=config.penalise_diagonal,
         gap_tolerance=config.gap_tolerance,
         max_iterations=config.max_iterations,
+        tell=Paced(tell),
     )
 
     def rate(penalty: float, result: LassoResult) -> PathStep:
         edges, converged = _count_edges(result), result.converged
         step = PathStep(penalty=penalty, score=score(result), edges=edges, converged=converged)
-        tell(f"penalty {penalty:.3g}: {step.edges:,} edges, score {step.score:.5f}")
+        stamps.append(time.monotonic())
+        left = describe_left([*path, step], np.diff(stamps).tolist(), len(penalties))
+        result_text = f"{step.edges:,} edges, score {step.score:.5f}"
+        tell(f"penalty {len(path) + 1}, {penalty:.3g}: {result_text}; {left}")
         return step
 
     best, at, path = next(results), 0, list[PathStep]()
@@ -145,6 +152,38 @@ def _walk(
         elif len(path) - 1 - at >= FALLS:
             break
     return SelectedPenalty(path[at].penalty, best, tuple(path))
+
+
+def describe_left(path: Sequence[PathStep], durations: Sequence[float], most: int) -> str:
+    """Say how many penalties are expected to follow, and how long they take.
+
+    Args:
+        path: the penalties tried so far.
+        durations: theirs, in seconds.
+        most: the number of penalties at most.
+    """
+    left = min(penalties_left([step.score for step in path]), most - len(path))
+    if not left:
+        return "the last one"
+    seconds = describe_seconds(extrapolate(durations, left))
+    return f"about {left} more, {seconds}"
+
+
+def penalties_left(scores: Sequence[float]) -> int:
+    """Estimate how many penalties follow before the score has fallen repeatedly.
+
+    While gains shrink, the score is taken to rise until the line through the last two gains
+    reaches zero. Before that as many penalties are expected as are usual.
+    """
+    gains = np.diff(scores)
+    falls = len(scores) - 1 - int(np.argmax(scores))
+    if falls:
+        return max(FALLS - falls, 0)
+    usual = max(USUAL_PENALTIES - len(scores), FALLS)
+    if len(gains) < 2 or gains[-1] >= gains[-2]:  # noqa: PLR2004 (two gains give a line)
+        return usual
+    rising = int(gains[-1] / (gains[-2] - gains[-1]))
+    return min(rising + FALLS, usual)
 
 
 def _count_edges(result: LassoResult) -> int:

@@ -25,10 +25,12 @@ from forecaster.pipeline.train import MessageCallback
 from forecaster.publish.manifest import CELLS, MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
+from forecaster.remaining import Paced, RemainingTime, describe_seconds
 from forecaster.splits import Splits
 
 PANEL, GRAPHS = "panel", "graphs"  # folders of a comparison, beside its trials
 FINGERPRINT = "panel.json"  # hashes of the sources of the panel
+CHUNK_BYTES = 2**24
 KEY = 12  # characters of a hash in folder names
 
 
@@ -92,7 +94,7 @@ class Experiment:
         if (folder / MANIFEST).exists():
             return open_graph(folder)
         say(f"learning the graph ({recipe.graph.kind})")
-        graph = learn_graph(self.panel, self.splits, recipe.graph, lags=recipe.lags)
+        graph = learn_graph(self.panel, self.splits, recipe.graph, lags=recipe.lags, progress=say)
         return save_graph(graph, folder, recipe)
 
 
@@ -102,7 +104,7 @@ def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: MessageCall
         raise ConfigError("no panel given; give one, or the folder of the recipe's files (--data)")
     sources = find_sources(recipe, data)
     say("reading the files")
-    fingerprint = _fingerprint(recipe, sources)
+    fingerprint = _fingerprint(recipe, sources, say)
     panel_folder, fingerprint_file = folder / PANEL, folder / FINGERPRINT
     if (panel_folder / MANIFEST).exists():
         digest = read_manifest(panel_folder, kind="panel").digest
@@ -121,14 +123,22 @@ def hash_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _fingerprint(recipe: Recipe, sources: Sources) -> dict[str, Any]:
+def _fingerprint(recipe: Recipe, sources: Sources, say: MessageCallback) -> dict[str, Any]:
     """Return hashes of the rules and of the files that a panel is built from."""
     rules = recipe.model_dump(mode="json", include={"panel", "trips", "table", "weather"})
     files = [*sources.files, *sources.tables]
     hashes = []
+    remaining, paced = RemainingTime(), Paced(say)
+    done, total = 0, sum(path.stat().st_size for path in files)
     for path in files:
+        digest = hashlib.sha256()
         with path.open("rb") as file:
-            hashes.append([path.name, hashlib.file_digest(file, "sha256").hexdigest()])
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                done += len(chunk)
+                left = describe_seconds(remaining.seconds(done, total) or 0.0)
+                paced(f"reading {path.name}: {100 * done / max(total, 1):.0f} % of all, {left}")
+        hashes.append([path.name, digest.hexdigest()])
     return {"rules": hash_of(rules), "files": hash_of(hashes)}
 
 

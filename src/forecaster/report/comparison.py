@@ -5,6 +5,7 @@ from typing import Any
 
 from forecaster.errors import count_of, need_extra
 from forecaster.evaluation.comparison import Comparison
+from forecaster.remaining import track
 from forecaster.report.arrangement import arrange
 from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
@@ -30,24 +31,19 @@ from forecaster.report.sections.section import Picture, Section
 from forecaster.report.sections.what_if import what_if_section
 from forecaster.report.tables import ablation_table, cost_table, error_table, weather_table
 
+OF_THE_BEST = (  # sections about the recommended model
+    next_steps_section, forecast_section, error_section, condition_section, bias_section,
+    interval_section, explanation_section, what_if_section,
+)  # fmt: skip
+
 
 def make_sections(data: ReportData, say: Callable[[str], None]) -> list[Section]:
-    """Return the sections that have pictures; `say` is called before each long part."""
-    sections = []
+    """Return the sections that have pictures; `say` is called now and then."""
+    makers = [location_section, training_section]
     if data.best is not None:
         say(f"forecasting with {data.best.name}")
-        sections = [
-            next_steps_section(data),
-            forecast_section(data),
-            error_section(data),
-            condition_section(data),
-            bias_section(data),
-            interval_section(data),
-            explanation_section(data),
-            what_if_section(data),
-        ]
-    say("drawing")
-    sections += [location_section(data), training_section(data)]
+        makers = [*OF_THE_BEST, *makers]
+    sections = [make(data) for make in track(makers, "part", say)]
     return [section for section in sections if section.pictures or section.name == NEXT]
 
 

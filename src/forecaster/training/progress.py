@@ -126,6 +126,7 @@ class ProgressUpdate:
     windows_per_second: float | None
     seconds_left: float | None
     message: str | None = None  # a warning or notice, given once
+    unit: str = "epoch"  # what is counted: epochs, or the models of an estimator
 
     @staticmethod
     def stage(message: str) -> "ProgressUpdate":

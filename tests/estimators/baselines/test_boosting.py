@@ -3,6 +3,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.baselines import boosting as module
 from forecaster.estimators.baselines.boosting import (
+    PATIENCE,
+    TOLD_TREES,
     Boosting,
+    BoostingProgress,
     OriginLocations,
     _weigh,
     draw_rows,
@@ -29,6 +33,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows, history_steps
+from forecaster.training.progress import ProgressUpdate
 from forecaster.windows.scaling import fit_scaler
 
 HOURS = 24 * 47
@@ -345,3 +350,46 @@ def test_C3_a_run_whose_trees_are_none_is_refused(spoil: Callable[[Run], Run]) -
     Boosting.from_run(run)
     with pytest.raises(ArtifactError, match="not a forecaster run of a Boosting"):
         Boosting.from_run(spoil(run))
+
+
+@given(
+    models=st.integers(3, 24),
+    trees=st.integers(240, 520),
+    uneven=st.lists(st.floats(0.9, 1.1), min_size=24, max_size=24),
+)
+def test_the_time_left_is_within_twice_after_a_tenth(
+    models: int, trees: int, uneven: list[float]
+) -> None:
+    """All trees take a second; the error of a model falls up to its last but PATIENCE trees."""
+    sizes = [max(round(trees * share), PATIENCE + 1) for share in uneven[:models]]
+    now, whole = [0.0], float(sum(sizes))
+    progress = BoostingProgress(models, None, lambda: now[0])
+    for number, size in enumerate(sizes):
+        for tree in range(size):
+            now[0] += 1
+            error = max(1 - (tree + 1) / (size - PATIENCE), 0.0)
+            progress.count_tree(
+                SimpleNamespace(iteration=tree, evaluation_result_list=[("", "l2", error, False)])
+            )
+            if whole / 10 <= now[0] < whole and not tree % TOLD_TREES:
+                estimate, truth = progress.seconds_left(), whole - now[0]
+                assert estimate is not None
+                if truth > whole / 20:  # before that, seconds
+                    assert truth / 2 <= estimate <= 2 * truth
+        progress.end_model(number + 1)
+    assert progress.seconds_left() == 0.0
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_every_model_is_told_with_its_trees() -> None:
+    updates: list[ProgressUpdate] = []
+    panel = small_city()
+    splits = Splits.by_share(panel, validation=0.15, test=0.2)
+    Boosting(RECIPE).fit(panel, splits, on_progress=updates.append)
+    told = [update for update in updates if update.unit == "model"]
+    messages = [update.message for update in told if update.message]
+    K = RECIPE.lags.horizon
+    assert len(messages) == K
+    assert messages[0].startswith(f"Boosting: 1 of {K} models, step 1 ahead: ")
+    assert told[-1].step == told[-1].steps
+    assert told[-1].seconds_left == 0.0

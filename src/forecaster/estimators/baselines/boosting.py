@@ -1,6 +1,9 @@
 """Gradient-boosted trees on lags, calendar and weather."""
 
 import logging
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -26,7 +29,9 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.panel.panel import Panel
+from forecaster.remaining import RemainingTime, Seconds, describe_seconds
 from forecaster.splits import history_steps
+from forecaster.training.progress import ProgressCallback, ProgressUpdate
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 MAX_TRAINING, MAX_VALIDATION = 2_000_000, 500_000  # rows; with the paper's lags 0.7 and 0.2 GB
@@ -51,6 +56,8 @@ BLOCK = 64  # origins forecast at a time, to bound memory
 ROWS = 2**16  # rows of a table made at a time, for the same reason
 TREES = "trees."  # prefix of the names of the trees' arrays in a run
 OTHER_INPUTS = 5  # besides lags and covariates: weekday, hour, holiday, mean, deviation
+MANY_TREES = 700  # that a model seldom exceeds; for estimates only
+TOLD_TREES = 10  # so many are told at a time
 log = logging.getLogger(__name__)
 
 
@@ -106,12 +113,11 @@ class Boosting(Estimator):
             "seed": int(generator.integers(2**31)),
             "num_threads": 1 if len(train.location) <= MAX_SINGLE_THREAD else 0,  # 0: all
         }
-        models = []
+        models, progress = [], BoostingProgress(len(steps), data.on_progress)
         for k in steps:
             tables = [self._make_table(data, scaler, rows, k) for rows in (train, validation)]
-            models.append(_boost(lightgbm, parameters, *tables))
-            done = f"{len(models)} of {len(steps)} models"
-            log.info("Boosting: %s, step %d ahead: %d trees", done, k, models[-1].count[0])
+            models.append(_boost(lightgbm, parameters, tables, progress.count_tree))
+            progress.end_model(k)
         arrays = {TREES + name: array for name, array in Trees.join(models).to_arrays().items()}
         rows = {
             "train": {"used": len(train.location), "of": N * len(windows.train)},
@@ -172,6 +178,73 @@ class Boosting(Estimator):
     def check_arrays(self, arrays: Arrays) -> None:
         """Refuse arrays that are no trees, or trees of another horizon."""
         steps_of_models(len(self.trees(arrays).count), self.recipe.lags.horizon)
+
+
+class BoostingProgress:
+    """Counts the trees of all models, and estimates how many follow and how long they take."""
+
+    def __init__(
+        self, models: int, tell: ProgressCallback | None, now: Seconds = time.monotonic
+    ) -> None:
+        self._models, self._tell, self._time = models, tell, RemainingTime(now)
+        self._finished = list[int]()  # trees of each finished model
+        self._trees = self._best = 0  # of the present one, and up to its lowest error
+        self._error = math.inf  # the lowest so far
+
+    def count_tree(self, moment: Any) -> None:
+        """Count a tree; LightGBM calls it after each."""
+        self._trees, error = moment.iteration + 1, moment.evaluation_result_list[0][2]
+        if error < self._error:
+            self._error, self._best = error, self._trees
+        if self._trees % TOLD_TREES == 0:
+            self._report()
+
+    def end_model(self, step: int) -> None:
+        """Count a model as finished."""
+        trees, done = self._trees, len(self._finished) + 1
+        self._finished.append(trees)
+        self._trees, self._best, self._error = 0, 0, math.inf
+        text = f"{done} of {self._models} models, step {step} ahead: {count_of(trees, 'tree')}"
+        left = self.seconds_left()
+        self._report(f"Boosting: {text}" + (f"; {describe_seconds(left)}" if left else ""))
+
+    def expect_trees(self) -> float:
+        """Estimate the trees of all models.
+
+        A model is expected to have as many as the finished ones on average. The first one ends
+        soon if its error no longer falls; otherwise only a range is known, from the trees it has
+        to many, and the geometric mean of both is taken.
+        """
+        left = self._models - len(self._finished)
+        if not left:
+            return float(sum(self._finished))
+        waited = self._trees - self._best
+        if self._finished:
+            mean = sum(self._finished) / len(self._finished)
+        elif waited >= TOLD_TREES:
+            mean = float(self._best + PATIENCE)
+        else:
+            mean = math.sqrt(max(self._trees, 1) * MANY_TREES)
+        return sum(self._finished) + max(self._trees, mean) + (left - 1) * mean
+
+    def seconds_left(self) -> float | None:
+        """Estimate the time that the remaining trees take."""
+        return self._time.seconds(sum(self._finished) + self._trees, self.expect_trees())
+
+    def _report(self, message: str | None = None) -> None:
+        if message is not None:
+            log.info(message)
+        if self._tell is None:
+            return
+        done = sum(self._finished) + self._trees
+        self._tell(
+            ProgressUpdate(
+                epoch=min(len(self._finished) + 1, self._models), epochs=self._models,
+                step=done, steps=round(max(self.expect_trees(), done, 1)),
+                loss=None, rmse=None, mape=None, windows_per_second=None,
+                seconds_left=self.seconds_left(), message=message, unit="model",
+            )
+        )  # fmt: skip
 
 
 def draw_rows(
@@ -259,12 +332,21 @@ def _weigh(
 def _boost(
     lightgbm: ModuleType,
     parameters: dict[str, Any],
-    train: TrainingTable,
-    validation: TrainingTable,
+    tables: Sequence[TrainingTable],
+    count_tree: Callable[[Any], None],
 ) -> Trees:
-    """The trees up to the one with the lowest validation error."""
+    """The trees up to the one with the lowest validation error.
+
+    Args:
+        lightgbm: the module.
+        parameters: of the trees.
+        tables: of training and of validation.
+        count_tree: called after each tree.
+    """
+    train, validation = tables
     data = lightgbm.Dataset(train.inputs, train.target, weight=train.weight, params=parameters)
     valid = data.create_valid(validation.inputs, validation.target, weight=validation.weight)
     stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-    booster = lightgbm.train(parameters, data, ROUNDS, valid_sets=[valid], callbacks=[stop])
+    callbacks = [count_tree, stop]  # the second ends the loop
+    booster = lightgbm.train(parameters, data, ROUNDS, valid_sets=[valid], callbacks=callbacks)
     return Trees.from_dump(booster.dump_model())
