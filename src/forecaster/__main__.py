@@ -1,6 +1,38 @@
 """The command, as `python -m forecaster`."""
 
-from forecaster.cli.app import main
+import signal
+import sys
+import threading
+from types import TracebackType
+
+
+def main() -> None:
+    """Run the command; nothing that goes wrong shows a traceback without `--debug`."""
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:  # an interrupt while modules load ends the process at once
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if "--debug" not in sys.argv:
+        sys.excepthook = _print_briefly
+        threading.excepthook = lambda failure: _print_briefly(
+            failure.exc_type, failure.exc_value, failure.exc_traceback
+        )
+    from forecaster.cli.app import main as run  # noqa: PLC0415 (after the handlers are set)
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run()
+    finally:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _print_briefly(
+    kind: type[BaseException], error: BaseException | None, _: TracebackType | None
+) -> None:
+    """Print an error that nobody has caught in one line."""
+    sys.stderr.write(f"forecaster: {kind.__name__}: {error}; --debug shows more\n")
+
 
 if __name__ == "__main__":
     main()

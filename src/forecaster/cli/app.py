@@ -1,5 +1,6 @@
 """The entry point: global options, commands and exit codes."""
 
+import errno
 import logging
 import os
 import sys
@@ -29,6 +30,16 @@ from forecaster.cli import (
 from forecaster.errors import ForecasterError, RunError, message_lines
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
+OUT_OF_MEMORY = (  # how libraries say it, in other types of errors
+    "allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "failed to map segment",
+    "can't start new thread",
+    "thread creation failed",
+    "without setting an exception",  # a SystemError
+    "without exception set",
+)
 INTERRUPTED = 130  # typer's code for Ctrl-C
 
 app = typer.Typer(
@@ -61,10 +72,16 @@ def main(arguments: list[str] | None = None) -> None:
     except SystemExit as leaving:
         if leaving.code != INTERRUPTED:
             raise
-        print("forecaster: interrupted; no incomplete file was left", file=sys.stderr)
-        sys.exit(RunError.exit_code)
+        sys.exit(_print_interrupted())
+    except KeyboardInterrupt:
+        sys.exit(_print_interrupted())
     except Exception as error:
         sys.exit(_print_error(error))
+
+
+def _print_interrupted() -> int:
+    print("forecaster: interrupted; no incomplete file was left", file=sys.stderr)
+    return RunError.exit_code
 
 
 def _print_error(error: Exception) -> int:
@@ -74,15 +91,32 @@ def _print_error(error: Exception) -> int:
     if isinstance(error, ForecasterError):
         print(f"forecaster: {error}", file=sys.stderr)
         return error.exit_code
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         print(
             "forecaster: out of memory; use a smaller panel or a larger machine", file=sys.stderr
         )
+    elif isinstance(error, OSError):
+        cause = error.strerror or error
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"forecaster: {message_lines(f'{place}{cause}')}; check it", file=sys.stderr)
     else:
         message = message_lines(f"{type(error).__name__}: {error}")
         hint = "This is a bug in forecaster; --debug shows the traceback."
         print(f"forecaster: {message}\n{hint}", file=sys.stderr)
     return RunError.exit_code
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, says that memory or threads are used up."""
+    if error is None:
+        return False
+    used_up = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    text = str(error).lower()
+    return (
+        used_up
+        or any(sign in text for sign in OUT_OF_MEMORY)
+        or _is_out_of_memory(error.__cause__ or error.__context__)
+    )
 
 
 def _print_version(requested: bool) -> None:

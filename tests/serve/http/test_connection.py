@@ -183,6 +183,41 @@ def test_two_requests_in_one_packet_are_both_answered(shared_service: Running) -
     assert shared_service.raw(one + last).count(b"HTTP/1.1 200 OK") == 2
 
 
+def test_A6_pipelined_forecasts_are_counted_like_others(service: Running, panel: Panel) -> None:
+    service.server.connection.limit = 0
+    asks = [
+        f"GET /v1/forecast{q} HTTP/1.1\r\nHost: x\r\n" for q in (f"?at={panel.times[-30]}Z", "")
+    ]
+    raw = "\r\n".join([asks[0], asks[1], asks[0], asks[1] + "Connection: close\r\n", ""]).encode()
+    answers = service.raw(raw)
+    assert answers.count(b"HTTP/1.1 503") == 4
+    assert answers.count(b'"code":"busy"') + answers.count(b'"code": "busy"') == 4
+    service.server.connection.limit = MAX_COSTLY
+    assert service.raw(raw).count(b"HTTP/1.1 200") == 4
+    assert not service.server.connection.admitted
+
+
+def test_A6_headers_of_many_bytes_are_refused_even_in_one_packet(shared_service: Running) -> None:
+    raw = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 40_000 + b"\r\n\r\n"
+    reply = shared_service.first(raw)
+    assert reply.status in {400, 431}
+    raw = raw.replace(b"x" * 40_000, b"x" * 32_000)
+    assert (
+        shared_service.first(raw.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).status
+        == 200
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/forecast/", "/livez/", "/v1/locations/", "//evil/.."])
+def test_A6_the_name_that_a_client_calls_is_not_repeated(
+    shared_service: Running, path: str
+) -> None:
+    raw = f"GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".encode()
+    answer = shared_service.raw(raw)
+    assert b"evil.example" not in answer
+    assert answer.startswith(b"HTTP/1.1 404")
+
+
 ODD = [
     b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: b\r\n" * 10_000 + b"\r\n",

@@ -45,6 +45,7 @@ def create_app(engine: Engine, settings: HttpSettings | None = None) -> RequestL
     app = FastAPI(
         title="forecaster", version=__version__, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json", lifespan=_lifespan,
+        redirect_slashes=False,  # a redirect would repeat the client's Host
     )  # fmt: skip
     app.router.route_class = StrictRoute
     app.state.engine, app.state.settings = engine, settings

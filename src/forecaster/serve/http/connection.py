@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from forecaster.serve.http.limits import BUSY_STATE
 from forecaster.serve.http.metrics import Metrics
 from forecaster.serve.problems import MEDIA_TYPE, RETRY_SECONDS
 
 RECEIVE_SECONDS = 10.0  # for a whole request, headers and body, from its first byte
 RESPONSE_SECONDS = 30.0  # to compute the response and for the client to receive it
 MAX_COSTLY = 24  # forecasts from past origins that are computed or wait
+FORECAST = "/v1/forecast"
 BODY = re.compile(rb"content-length|transfer-encoding", re.IGNORECASE)
 
 
@@ -67,6 +69,8 @@ class Connection(H11Protocol):
             self._set_deadline(RECEIVE_SECONDS)
             self.waiting[self] = None
         super().data_received(data)
+        if idle and self.conn.trailing_data[0]:
+            self._admit_pipelined()
         self._note_progress()
 
     def on_response_complete(self) -> None:
@@ -75,7 +79,18 @@ class Connection(H11Protocol):
         self.admitted.discard(self)
         super().on_response_complete()
         if self._is_answering:
-            self._note_progress()  # a pipelined request has begun
+            self._admit_pipelined()
+            self._note_progress()
+
+    def _admit_pipelined(self) -> None:
+        """Count a forecast that came with other requests, of any origin; mark it if too many."""
+        if not self._is_answering or self.cycle.scope["path"] != FORECAST or self in self.admitted:
+            return
+        if self.is_full():
+            self.cycle.scope["state"][BUSY_STATE] = True
+            self.metrics.refused += 1
+        else:
+            self.admitted.add(self)
 
     @property
     def _is_answering(self) -> bool:
@@ -153,7 +168,7 @@ def _is_costly(data: bytes) -> bool:
     """Whether this is one whole request for a forecast from a past origin."""
     line = data[: data.find(b"\r\n")]
     return (
-        line.startswith(b"GET /v1/forecast?")
+        line.startswith(f"GET {FORECAST}?".encode())
         and b"at=" in line
         and data.endswith(b"\r\n\r\n")
         and data.count(b"\r\n\r\n") == 1

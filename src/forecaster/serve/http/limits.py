@@ -14,6 +14,8 @@ from forecaster.serve.problems import Problem, internal_error, new_id, to_respon
 MAX_BODY_BYTES = 2 << 20
 MAX_URL_BYTES = 4096
 MAX_HEADERS = 64
+MAX_HEADER_BYTES = 32 << 10  # of all headers
+BUSY_STATE = "busy"  # of a pipelined request that is refused
 POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'"
@@ -92,8 +94,18 @@ class _Exchange:
             raise Problem(400, "wrong_version", "only HTTP/1.1 is supported")
         if len(self._scope["raw_path"]) + len(self._scope["query_string"]) > MAX_URL_BYTES:
             raise Problem(414, "long_url", f"a URL has at most {MAX_URL_BYTES:,} bytes")
-        if len(self._scope["headers"]) > MAX_HEADERS:
+        if BUSY_STATE in self._scope["state"]:
+            raise Problem(503, "busy", "too many forecasts wait; send it again")
+        self._check_headers()
+
+    def _check_headers(self) -> None:
+        """Refuse headers that are too many or too large, or announce an unusable body."""
+        headers = self._scope["headers"]
+        if len(headers) > MAX_HEADERS:
             raise Problem(431, "many_headers", f"a request has at most {MAX_HEADERS} headers")
+        if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
+            detail = f"the headers of a request have at most {MAX_HEADER_BYTES:,} bytes"
+            raise Problem(431, "long_headers", detail)
         if self._headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem(415, "encoded", "send the body without Content-Encoding")
         if b"transfer-encoding" in self._headers and b"content-length" in self._headers:

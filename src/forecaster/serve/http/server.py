@@ -18,12 +18,12 @@ from forecaster.errors import RunError
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import create_app
 from forecaster.serve.http.connection import Connection, bind_connection
+from forecaster.serve.http.limits import MAX_HEADER_BYTES
 from forecaster.serve.http.settings import HttpSettings
 
 NOTICE_SECONDS = 1.0  # between "not ready" and closing the socket
 DRAIN_SECONDS = 7  # for open requests; at most 10 with the notice and the workers
 KEEP_ALIVE_SECONDS = 5
-MAX_HEADER_BYTES = 32 << 10
 BACKLOG = 128  # connections queued by the system
 MAX_CONNECTIONS = 10_000
 # File descriptors kept free: for files, and for connections accepted while others are being
