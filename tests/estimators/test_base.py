@@ -101,6 +101,18 @@ def test_P4_nan_is_an_error(panel: Panel, splits: Splits, recipe: Recipe) -> Non
         Broken(recipe).fit(panel, splits).predict(panel, np.array([1000]))
 
 
+@pytest.mark.parametrize("factor", [1e9, 1e30, -1e30])
+def test_A8_finite_forecasts_that_are_absurd_are_an_error(
+    panel: Panel, splits: Splits, recipe: Recipe, factor: float
+) -> None:
+    class Absurd(SeasonalNaive):
+        def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+            return (super().predict_windows(arrays, inputs) + 1) * np.float32(factor)
+
+    with pytest.raises(RunError, match=r"where training has at most .* train it again"):
+        Absurd(recipe).fit(panel, splits).predict(panel, np.array([1000]))
+
+
 def test_P5_permuted_columns_give_the_same_rows_by_id(
     panel: Panel, splits: Splits, recipe: Recipe
 ) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +183,20 @@ def test_S4_a_full_disk_says_what_is_needed_and_leaves_no_partial_file(
     monkeypatch.setattr(writing, "os", os)
     assert not [path for path in tmp_path.iterdir() if ".partial-" in path.name]
     assert word_in(tmp_path) == "one"
+
+
+@pytest.mark.parametrize(
+    ("free", "need", "told"),
+    [(0, 60_000, "need about 60.0 kB, have 0 bytes"), (1, 7, "need about 7 bytes, have 1 byte")],
+)
+def test_A9_a_full_disk_is_told_in_a_fitting_unit(
+    tmp_path: Path, failing: Any, monkeypatch: Any, free: int, need: int, told: str
+) -> None:
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    failing(5, errno.ENOSPC)
+    small = Draft("panel", 1, {"values.parquet": bytes_writer(b"x")}, about_bytes=need)
+    with pytest.raises(RunError, match=f"no space: {told}; nothing"):
+        publish(tmp_path, small)
 
 
 def test_S4_what_a_killed_write_left_is_named_at_the_next_start(

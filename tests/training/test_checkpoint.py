@@ -191,13 +191,23 @@ def test_C2_the_damaged_slot_is_free_for_the_next_checkpoint(tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {*SLOTS, "damaged-1", "damaged-2"}
 
 
+def test_A9_damaged_checkpoints_are_refused_when_asked_again_too(tmp_path: Path) -> None:
+    open_store(tmp_path).save(checkpoint(7))
+    flip(tmp_path / SLOTS[0], 3)
+    for _ in range(3):
+        with pytest.raises(ArtifactError, match=r"or remove damaged-… to begin anew"):
+            open_store(tmp_path).newest()
+    (tmp_path / "damaged-1").rename(tmp_path / "elsewhere")
+    assert open_store(tmp_path).newest() is None
+
+
 def test_C2_without_an_intact_one_training_does_not_silently_start_again(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for step in (7, 14):
         store.save(checkpoint(step))
     for slot in SLOTS:
         flip(tmp_path / slot, 3)
-    with pytest.raises(ArtifactError, match="no checkpoint is intact; use another folder: 2"):
+    with pytest.raises(ArtifactError, match=r"no checkpoint is intact; use another folder.*: 2"):
         newest(tmp_path)
 
 

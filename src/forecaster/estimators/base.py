@@ -79,7 +79,7 @@ from forecaster.estimators.predictor import (
     close,
     finish,
     join_blocks,
-    refuse_non_finite,
+    refuse_impossible,
 )
 from forecaster.estimators.spans import fit_best_span
 from forecaster.estimators.table import forecast_table
@@ -650,7 +650,7 @@ class Estimator(ABC):
             outputs = fallback.replace_outputs(outputs, inputs) if fallback else outputs
             blocks.append(outputs._replace(doubt=inputs.doubt))
         outputs = join_blocks(blocks)
-        refuse_non_finite(run, outputs.quantiles)
+        refuse_impossible(run, outputs.quantiles)
         relative = None if outputs.relative is None else finish(run, outputs.relative)
         return outputs._replace(mean=finish(run, outputs.mean), relative=relative)
 

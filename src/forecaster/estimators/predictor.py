@@ -14,8 +14,11 @@ from forecaster.estimators.closed import find_closed
 from forecaster.estimators.forecast_inputs import Changes
 from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
+from forecaster.estimators.value_ranges import RANGE
 from forecaster.panel.panel import Panel
 
+IMPOSSIBLE = 1e6  # times the largest value of training
+_UNKNOWN_RANGE = np.full(1, 1e24, dtype=np.float32)  # of runs saved without ranges
 VALUES_AT_ONCE = 2**23  # forecast values of earlier origins held at a time
 log = logging.getLogger(__name__)
 
@@ -166,8 +169,8 @@ def close(
 
 
 def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
-    """Refuse NaN and infinity; set negative forecasts of counts to 0."""
-    refuse_non_finite(run, forecast)
+    """Refuse impossible values; set negative forecasts of counts to 0."""
+    refuse_impossible(run, forecast)
     if run.about["kind"] != "count":
         return forecast
     below = int((forecast < 0).sum())
@@ -176,7 +179,15 @@ def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarr
     return np.asarray(np.maximum(forecast, np.float32(0)))
 
 
-def refuse_non_finite(run: Run, forecast: Float32[np.ndarray, "..."]) -> None:
-    """Refuse NaN and infinity."""
+def refuse_impossible(run: Run, forecast: Float32[np.ndarray, "..."]) -> None:
+    """Refuse NaN, infinity, and values a million times the largest of training."""
     if not np.isfinite(forecast).all():
         raise RunError(f"{run.estimator} gave NaN or infinity; the forecast is refused")
+    if not forecast.size:
+        return
+    largest = max(float(np.abs(run.arrays.get(RANGE, _UNKNOWN_RANGE)).max(initial=0)), 1.0)
+    extreme = float(np.abs(forecast).max())
+    if extreme > IMPOSSIBLE * largest:
+        message = f"{run.estimator} forecasts {extreme:.2g}, where training has at most"
+        advice = "the forecast is refused; its weights may be damaged: train it again"
+        raise RunError(f"{message} {largest:.2g}; {advice}")

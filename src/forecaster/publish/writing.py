@@ -312,8 +312,8 @@ def _explain(error: OSError, path: Path, need_bytes: int = 0) -> RunError:
     """Return an error with the cause and the remedy."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(_nearest_folder(path)).free
-        need = f"need about {need_bytes / 1e6:,.1f} MB, " if need_bytes else ""
-        message = f"{path}: no space: {need}have {free / 1e6:,.1f} MB"
+        need = f"need about {_size_text(need_bytes)}, " if need_bytes else ""
+        message = f"{path}: no space: {need}have {_size_text(free)}"
         return RunError(
             f"{message}; nothing was published. Free some space and run the same command again"
         )
@@ -321,6 +321,14 @@ def _explain(error: OSError, path: Path, need_bytes: int = 0) -> RunError:
         message = f"{path}: cannot be written ({error.strerror}); nothing was published"
         return RunError(f"{message}. Choose another folder or change its permissions")
     return RunError(f"{path}: {error.strerror or error}; nothing was published. Check the disk")
+
+
+def _size_text(size: int) -> str:
+    """Return a number of bytes in a unit that does not round it to zero."""
+    for unit, name in ((10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return count_of(size, "byte")
 
 
 def _nearest_folder(path: Path) -> Path:

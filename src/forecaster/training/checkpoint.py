@@ -25,6 +25,7 @@ from forecaster.training.progress import Progress
 FORMAT = 1
 KIND = "checkpoint"
 SLOTS = ("checkpoint-a", "checkpoint-b")
+DAMAGED = "damaged-"  # before the number of one that was put aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +75,17 @@ class CheckpointStore:
                 for fault in damaged:
                     self._say(f"{fault}, using step {checkpoint.progress.step:,}")
                 return checkpoint
+        damaged = damaged or [f"kept as {path.name}" for path in self._put_aside_before()]
         if damaged:
-            faults = Faults(f"{self._folder}: no checkpoint is intact; use another folder")
+            remedy = f"use another folder, or remove {DAMAGED}… to begin anew"
+            faults = Faults(f"{self._folder}: no checkpoint is intact; {remedy}")
             faults.messages = damaged
             faults.raise_any(ArtifactError)
         return None
+
+    def _put_aside_before(self) -> list[Path]:
+        """Return damaged checkpoints that an earlier start has found."""
+        return sorted(self._folder.glob(f"{DAMAGED}*"))
 
     def _was_used(self, slot: str) -> bool:
         folder = self._folder / slot
@@ -108,7 +115,7 @@ class CheckpointStore:
 
     def _put_aside(self, slot: str, label: str, error: Exception) -> str:
         """Rename a damaged checkpoint; return a sentence about it."""
-        names = (f"damaged-{number}" for number in count(1))
+        names = (f"{DAMAGED}{number}" for number in count(1))
         new_name = next(name for name in names if not (self._folder / name).exists())
         os.rename(self._folder / slot, self._folder / new_name)  # noqa: PTH104 (so that tests can fail it)
         sync_folder(self._folder)
