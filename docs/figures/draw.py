@@ -347,8 +347,16 @@ def layers() -> None:
         (("splits",), "training, validation, test", "plain"),
         (("panel",), "the central type: values, covariates, locations", "plain"),
         (("clock", "recipe"), "time zones and lags; one run's settings", "plain"),
-        (("publish", "config", "reading", "databases"), "atomic writes; sections of a recipe; tables", "plain"),
-        (("errors", "compiled", "choices", "remaining"), "errors, numba, allowed values, time left", "plain"),
+        (
+            ("publish", "config", "reading", "databases"),
+            "atomic writes; sections of a recipe; tables",
+            "plain",
+        ),
+        (
+            ("errors", "compiled", "choices", "remaining"),
+            "errors, numba, allowed values, time left",
+            "plain",
+        ),
     ]
     figure = Figure("layers", 960, 36 + 40 * len(rows))
     for number, (names, text, kind) in enumerate(rows):
