@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from urllib.request import urlopen
 
@@ -44,7 +45,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tokens").write_text(f"operator admin {TOKEN}\n")
     (folder / "store").mkdir(mode=0o700)
     if os.geteuid() == 0:
-        for parent in (folder, *folder.parents[:2]):
+        for parent in (folder, *folder.parents):
+            if parent == Path(gettempdir()):
+                break
             parent.chmod(0o755)
         shutil.chown(folder / "tokens", OWNER, OWNER)
         shutil.chown(folder / "store", OWNER, OWNER)

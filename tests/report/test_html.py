@@ -7,8 +7,8 @@ from forecaster.report.html import render_template
 
 def test_A2_a_page_has_no_hidden_characters() -> None:
     page = render_template(
-        "forecaster.report.doctor", "doctor.html", title="\u202egpj.exe\x1b[2J <b>", coverage="",
-        location_map="", checkup=Nothing(),
+        "forecaster.report.doctor", "doctor.html", title="\u202egpj.exe\x1b[2J <b>",
+        subject="a panel", figures=(), checkup=Nothing(),
     )  # fmt: skip
     assert "\\u202egpj.exe\\x1b[2J &lt;b&gt;" in page
     assert "\u202e" not in page
@@ -19,4 +19,4 @@ class Nothing:
 
     facts = defaultdict(str)  # noqa: RUF012 (never changed)
     findings = ()
-    warnings = 0
+    verdict_level = verdict = ""
