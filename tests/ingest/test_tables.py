@@ -150,36 +150,46 @@ def test_what_was_guessed_is_said() -> None:
 
 
 UNCLEAR: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
-    "no time": (lambda: pd.DataFrame({"x": [1, 2], "y": [1, 2]}), "no unique time column"),
+    "no time": (
+        lambda: pd.DataFrame({"x": [1, 2], "y": [1, 2]}),
+        "no unique time column; found: x, y; give --columns time=…,id=…,value=… (long) or "
+        "--columns time=… (wide)",
+    ),
     "two times": (
         lambda: pd.DataFrame({"asked": hours(), "told": hours(), "a": 1.0}),
-        "no unique time column",
+        "no unique time column; found: asked, told, a; give --columns time=…,id=…,value=… (long) "
+        "or --columns time=… (wide)",
     ),
     "two values": (
         lambda: long(columns=("id", "time", "no2")).assign(o3=1.0),
-        "times repeat, so it is long, but id and value are not recognised",
+        "several columns may be the values: no2, o3; give one of them, the others become "
+        "covariates: --columns time=time,id=id,value=no2",
+    ),
+    "no value": (
+        lambda: long(columns=("id", "time", "no2")).drop(columns="no2").assign(a="x", b="y"),
+        "no column of values is recognised; found: id, time, a, b; give --columns "
+        "time=time,id=id,value=…",
     ),
     "no id": (
         lambda: long(columns=("road", "time", "flow")).drop(columns="road"),
-        "times repeat, so it is long, but id and value are not recognised",
+        "times repeat, and no column is recognised as that of the locations; found: time, flow; "
+        "give --columns time=time,id=…,value=flow (if each row is one event, such as a trip: "
+        "forecaster ingest trips counts them)",
     ),
     "a number of each row": (
         lambda: wide().assign(id=range(STEPS)),
-        "a column is named as an id, so it is long, but id and value are not recognised",
+        "several columns may be the values: a, b, c; give one of them, the others become "
+        "covariates: --columns time=time,id=id,value=a",
     ),
 }
 
 
 @pytest.mark.parametrize("case", UNCLEAR)
 def test_what_stays_unclear_is_asked_for(case: str) -> None:
-    make, reason = UNCLEAR[case]
+    make, question = UNCLEAR[case]
     with pytest.raises(DataError) as caught:
         ingest(make())
-    found = ", ".join(make().columns)
-    assert str(caught.value) == (
-        f"table: {reason}; found: {found}; "
-        "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
-    )
+    assert str(caught.value) == f"table: {question}"
 
 
 @pytest.mark.parametrize(
@@ -189,9 +199,9 @@ def test_texts_among_the_values_are_named_and_do_not_hide_their_column(
     tmp_path: Path, names: tuple[str, str, str]
 ) -> None:
     frame = long(columns=names).astype({names[2]: object})
-    frame.iloc[[5, 8], frame.columns.get_loc(names[2])] = ["n/a", "-"]
+    frame.iloc[[5, 8], frame.columns.get_loc(names[2])] = ["k.A.", "-"]
     frame.to_csv(tmp_path / "t.csv", index=False)
-    fault = r"t\.csv: 1 fault\n.*2 values not a number: row 6 \('n/a'\), row 9 \('-'\)"
+    fault = r"t\.csv: 1 fault\n.*2 values not a number: row 6 \('k\.A\.'\), row 9 \('-'\)"
     with pytest.raises(DataError, match=fault):
         ingest(tmp_path / "t.csv")
 

@@ -15,6 +15,7 @@ import pytest
 from forecaster.errors import ConfigError, DataError
 from forecaster.reading import compressed
 from forecaster.reading.load import ReadRules, form_of, load
+from tests.workbooks import write_workbook
 
 
 def test_a_csv_keeps_ids_and_times_as_they_are_written(tmp_path: Path) -> None:
@@ -292,41 +293,6 @@ def test_a_workbook_is_read_with_its_days_and_whole_numbers(tmp_path: Path) -> N
     assert str(table["Datum"][1]) == "2022-12-31 00:00:00"
     assert table["n"].to_pylist() == [1, 2, None]
     assert form_of(table) == "sheet 'Sheet1'"
-
-
-def write_workbook(frame: pd.DataFrame, path: Path) -> None:
-    """Write the smallest workbook that holds a frame, by hand: days are numbers since 1899."""
-    epoch = pd.Timestamp("1899-12-30")
-
-    def cell(value: object) -> str:
-        if isinstance(value, pd.Timestamp):
-            return f'<c s="1"><v>{(value - epoch) / pd.Timedelta(days=1)}</v></c>'
-        if isinstance(value, str):
-            return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
-        return "<c/>" if pd.isna(value) else f"<c><v>{value}</v></c>"  # type: ignore[call-overload]
-
-    rows = [list(frame.columns), *frame.itertuples(index=False)]
-    body = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    parts = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"/>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
-        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
-        '<sheet name="Sheet1" sheetId="1" r:id="r1"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships">'
-        f'<Relationship Id="r1" Type="{office}/worksheet" Target="worksheets/sheet1.xml"/>'
-        f'<Relationship Id="r2" Type="{office}/styles" Target="styles.xml"/></Relationships>',
-        "xl/styles.xml": f'<styleSheet xmlns="{main}"><cellXfs><xf numFmtId="0"/>'
-        '<xf numFmtId="22"/></cellXfs></styleSheet>',
-        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{body}</sheetData>'
-        "</worksheet>",
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
 
 
 # -------------------------------------------------------------------------- other libraries

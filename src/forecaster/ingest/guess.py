@@ -37,6 +37,7 @@ from forecaster.reading.load import TABLE_SUFFIXES, Table, load
 from forecaster.recipe import Recipe, change, check_stage
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
+_FAR = -99.0  # markers from here down are asked about beside other negative values
 _MARKERS = (-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0)  # that often stand for missing values
 
 
@@ -123,22 +124,34 @@ def find_step(table: Table, rules: TableConfig | None = None) -> Step:
 def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
     """Return `count` for whole numbers from zero up, else `measurement`.
 
-    A single negative value that often stands for a missing one is asked about.
+    A value that often stands for a missing one is asked about: the only negative one, or one far
+    below all others.
     """
     observed = values[np.isfinite(values)]
-    negative = np.unique(observed[observed < 0])
-    if len(negative) == 1 and float(negative[0]) in _MARKERS:
-        marker = float(negative[0])
-        remaining = observed[observed >= 0]
-        if len(remaining) and (marker < -1 or (remaining == np.round(remaining)).all()):
-            count = count_of(int((observed == marker).sum()), "value")
-            raise ConfigError(
-                f"{name}: {count} of {marker:g}, all others from {remaining.min():g} up; if it "
-                f"stands for missing give --missing {marker:g} (in Python missing=), otherwise "
-                "--kind measurement"
-            )
+    marker = _find_marker(observed)
+    if marker is not None:
+        count = count_of(int((observed == marker).sum()), "value")
+        least = observed[observed != marker].min()
+        raise ConfigError(
+            f"{name}: {count} of {marker:g}, all others from {least:g} up; if it "
+            f"stands for missing give --missing {marker:g} (in Python missing=), otherwise "
+            "--kind measurement"
+        )
     is_count = (observed >= 0).all() and (observed == np.round(observed)).all()
     return "count" if is_count else "measurement"
+
+
+def _find_marker(observed: Float32[np.ndarray, " K"]) -> float | None:
+    """Return a value that may stand for missing ones; None if there is none."""
+    lowest = np.unique(observed)[:2]
+    if len(lowest) < 2 or float(lowest[0]) not in _MARKERS:  # noqa: PLR2004
+        return None
+    marker, least = map(float, lowest)
+    if least < 0:
+        return marker if marker <= _FAR and least > marker / 3 else None
+    remaining = observed[observed >= 0]
+    is_odd = marker < -1 or bool((remaining == np.round(remaining)).all())
+    return marker if is_odd else None
 
 
 # ------------------------------------------------------------------------------- covariates

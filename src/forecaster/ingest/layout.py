@@ -24,6 +24,12 @@ TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour"
 PERIOD_NAMES = ("day", "week", "month", "quarter", "year", "jahr", "monat", "quartal", "tag",
                 "woche", "time_period", "period")  # where no other is a time  # fmt: skip
 CLOCK_NAMES = ("time", "hour", "uhrzeit", "stunde", "zeit", "heure", "hora", "von", "from", "ora")
+CALENDAR_PARTS = (
+    ("year", "jahr", "annee", "année", "ano", "año", "yr", "yyyy"),
+    ("month", "monat", "mois", "mes", "mm"),
+    ("day", "tag", "jour", "dia", "día", "dd", "day_of_month"),
+    ("hour", "stunde", "heure", "hora", "hr", "hh"),
+)  # fmt: skip
 ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
             "sensor_id", "zone", "zone_id", "site", "node", "region", "cell", "store", "shop",
             "store_id", "item", "item_id", "meter", "meter_id", "device", "device_id", "filiale",
@@ -39,9 +45,17 @@ CALENDAR_NAMES = ("year", "month", "day", "weekday", "day_of_week", "dayofweek",
 PLACE_NAMES = ("lat", "lon", "lng", "latitude", "longitude", "x", "y_coord", "x_coord", "altitude",
                "elevation")  # fmt: skip
 ROW_NAMES = ("index", "row", "unnamed_0", "nr", "no", "lfd_nr", "record", "rec")
+PERIODS_OF_DAY = ((1, 48), (1, 96))  # first and last number of half and quarter hours
 _SAMPLE = 500  # rows by which a column is recognised
 _CLOCK = re.compile(r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?\s*")
 _MOST_KEYS = 3  # columns that name a location together
+_TIME_WORDS = ("time", "timestamp", "datetime", "date", "datum", "zeit", "fecha")
+_VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "riders", "ridership",
+                "calls", "orders", "anzahl", "besucher", "fahrten", "ventes", "comptage", "ventas",
+                "usage", "generation", "production", "revenue", "bestellungen")  # fmt: skip
+_YEAR = re.compile(r"(1[6-9]|20)\d\d")
+_NAMELESS = re.compile(r"column \d+")  # as the reader numbers them
+_ID = re.compile(r"[a-z\d_ .-](ID|Id)$|[_ .-]ids?$|_IDS$")  # of stationID, station_id; not of GRID
 _ASK = "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
 JOIN = "+"  # between columns that are meant together
 
@@ -90,7 +104,7 @@ def complete_layout(layout: TableLayout, table: pa.Table) -> TableLayout:
     remaining = [c for c in table.column_names if c not in used]
     numbers = [c for c in remaining if _is_covariate(table, c)]
     if layout.value is None:
-        ignored = [c for c in remaining if not _is_number(table, c)]
+        ignored = [c for c in remaining if not _is_location(table, c)]
         return replace(layout, ignored=() if len(ignored) == len(remaining) else tuple(ignored))
     ignored = [c for c in remaining if c not in numbers]
     return replace(layout, further=tuple(numbers), ignored=tuple(ignored))
@@ -113,11 +127,26 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
         alone = value is not None and _normal(value) in VALUE_NAMES
         return complete_layout(TableLayout(time, value=value if alone else None), table)
     if identity is None or value is None:
-        unique = _are_keys(table, parts_of(table, time))
-        why = "a column is named as an id" if unique else "times repeat"
-        which = f"{why}, so it is long, but id and value are not recognised"
-        raise DataError(f"{name}: {which}; found: {name_some(table.column_names, 20)}; {_ASK}")
+        raise DataError(f"{name}: {_explain_long(table, time, identity, value, remaining)}")
     return complete_layout(TableLayout(time, identity, value), table)
+
+
+def _explain_long(
+    table: pa.Table, time: str, identity: str | None, value: str | None, remaining: Sequence[str]
+) -> str:
+    """Say what is not recognised of a long table, and how to give it."""
+    found = f"found: {name_some(table.column_names, 20)}"
+    numbers = [c for c in remaining if _is_covariate(table, c)]
+    example = f"--columns time={time},id={identity or '…'},value={value or '…'}"
+    if identity is None:
+        why = "times repeat, and no column is recognised as that of the locations"
+        events = "if each row is one event, such as a trip: forecaster ingest trips counts them"
+        return f"{why}; {found}; give {example} ({events})"
+    if len(numbers) > 1:
+        example = f"--columns time={time},id={identity},value={numbers[0]}"
+        which = f"several columns may be the values: {name_some(numbers)}"
+        return f"{which}; give one of them, the others become covariates: {example}"
+    return f"no column of values is recognised; {found}; give {example}"
 
 
 # ---------------------------------------------------------------------------------- times
@@ -134,17 +163,49 @@ def find_time(table: pa.Table, name: str) -> str:
 
 def _find_time(table: pa.Table) -> str | None:
     """Return the column of times, or a day and a clock joined."""
-    times = [c for c in table.column_names if _is_time(table, c)]
     named = _by_name(table.column_names)
-    time = next(
-        (named[n] for n in TIME_NAMES if n in named and not _is_clock(table, named[n])), None
-    )
+    calendar = _calendar_columns(table, named)
+    times = [c for c in table.column_names if c not in calendar and _is_time(table, c)]
+    time = next((named[n] for n in TIME_NAMES if n in named and named[n] not in calendar
+                 and not _is_clock(table, named[n])), None)  # fmt: skip
     time = time or (times[0] if len(times) == 1 else _first_begin(table, times))
+    time = time or _named_by_a_word(table, named, calendar)
+    if time is None and calendar:
+        return JOIN.join(calendar)
     time = time or next((named[n] for n in PERIOD_NAMES if n in named), None)
-    if time is None or not _are_days(table, time):
+    if time is None or not are_days(table, time):
         return time
     clocks = [c for c in table.column_names if c != time and _is_clock(table, c)]
     return f"{time}{JOIN}{clocks[0]}" if clocks else time
+
+
+def _named_by_a_word(
+    table: pa.Table, named: Mapping[str, str], calendar: Sequence[str]
+) -> str | None:
+    """Return the only column with a word such as date in its name that holds times."""
+    columns = [
+        column
+        for name, column in named.items()
+        if set(name.split("_")) & {*_TIME_WORDS} and column not in calendar
+    ]
+    return _only([c for c in columns if all(map(looks_like_time, _sample_texts(table, c)))])
+
+
+def _calendar_columns(table: pa.Table, named: Mapping[str, str]) -> list[str]:
+    """Return the columns of years and months, and those of days and hours that follow them."""
+    columns: list[str] = []
+    for names in CALENDAR_PARTS:
+        column = next((named[name] for name in names if name in named), None)
+        if column is None:
+            break
+        columns.append(column)
+    return columns if len(columns) > 1 and is_year(table, columns[0]) else []
+
+
+def is_year(table: pa.Table, column: str) -> bool:
+    """Whether a column holds years."""
+    texts = _sample_texts(table, column)
+    return bool(texts) and all(_YEAR.fullmatch(text) for text in texts)
 
 
 def _first_begin(table: pa.Table, times: Sequence[str]) -> str | None:
@@ -167,7 +228,7 @@ def _is_time(table: pa.Table, column: str) -> bool:
     return bool(texts) and _is_text(table, column) and all(map(looks_like_time, texts))
 
 
-def _are_days(table: pa.Table, column: str) -> bool:
+def are_days(table: pa.Table, column: str) -> bool:
     """Whether a column of times holds days without a time of day."""
     kind = table[column].type
     if pa.types.is_date(kind):
@@ -179,14 +240,17 @@ def _are_days(table: pa.Table, column: str) -> bool:
 
 
 def _is_clock(table: pa.Table, column: str) -> bool:
-    """Whether a column holds times of day: 13:05, or hours from 0 to 24."""
+    """Whether a column holds times of day: 13:05, hours from 0 to 24, or numbered periods."""
     if _is_text(table, column):
         texts = _sample_texts(table, column)
         return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
-    if _normal(column) not in CLOCK_NAMES or not pa.types.is_integer(table[column].type):
+    is_named = _normal(column) in CLOCK_NAMES or _normal(column).endswith("period")
+    if not is_named or not pa.types.is_integer(table[column].type):
         return False
     ends = pc.min_max(table[column]).as_py()
-    return ends["min"] is not None and ends["min"] >= 0 and 20 <= ends["max"] <= 24  # noqa: PLR2004
+    if _normal(column) in CLOCK_NAMES:
+        return ends["min"] is not None and ends["min"] >= 0 and 20 <= ends["max"] <= 24  # noqa: PLR2004
+    return (ends["min"], ends["max"]) in PERIODS_OF_DAY
 
 
 # -------------------------------------------------------------------------------- locations
@@ -212,9 +276,10 @@ def _find_id(table: pa.Table, time: str) -> str | None:
 
 
 def _can_tell_apart(table: pa.Table, column: str) -> bool:
-    """Whether a column of texts has more than one."""
-    is_value = _normal(column) in VALUE_NAMES
-    if is_value or not _is_text(table, column) or _is_time(table, column):
+    """Whether a column of texts, or of numbers named as ids, has more than one."""
+    is_number = pa.types.is_integer(table[column].type) and _ID.search(column) is not None
+    is_value = _normal(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
+    if is_value or _is_time(table, column):
         return False
     return bool(pc.count_distinct(table[column]).as_py() > 1)
 
@@ -235,15 +300,35 @@ def _find_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
     numbers = [c for c in remaining if _is_covariate(table, c)]
     if value is not None:
         return value
-    return _only(numbers) or (None if numbers else _only(remaining))
+    by_word = [c for c in numbers if set(_normal(c).split("_")) & {*_VALUE_WORDS}]
+    return _only(numbers) or _only(by_word) or (None if numbers else _only(remaining))
 
 
 def _is_covariate(table: pa.Table, column: str) -> bool:
     """Whether a column of numbers says more than the clock, the map or a row's number."""
     name = _normal(column)
     told = (*CALENDAR_NAMES, *PLACE_NAMES, *ROW_NAMES, *ID_NAMES)
-    is_id = name in told or name.endswith("_id")
+    is_id = name in told or _ID.search(column) is not None
     return _is_number(table, column) and not is_id and pc.count(table[column]).as_py() > 0
+
+
+def _is_location(table: pa.Table, column: str) -> bool:
+    """Whether a column of a wide table may be one.
+
+    These are numbers, but no part of the calendar, no numbers of rows and no id of all of them.
+    """
+    is_index = _normal(column) in ROW_NAMES or _NAMELESS.fullmatch(column) is not None
+    is_told = _normal(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
+    is_same_id = _ID.search(column) is not None and pc.count_distinct(table[column]).as_py() == 1
+    return _is_number(table, column) and not is_told and not is_same_id
+
+
+def _counts_rows(table: pa.Table, column: str) -> bool:
+    """Whether a column of whole numbers goes up by one from row to row."""
+    values = table[column]
+    if not pa.types.is_integer(values.type) or values.null_count or len(values) < 2:  # noqa: PLR2004
+        return False
+    return bool(pc.all(pc.equal(pc.pairwise_diff(values.combine_chunks()).slice(1), 1)).as_py())
 
 
 def _only(columns: Sequence[str]) -> str | None:

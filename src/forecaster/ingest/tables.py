@@ -23,6 +23,7 @@ from forecaster.ingest.layout import (
     parse_layout,
     parts_of,
 )
+from forecaster.ingest.reshape import join_columns, join_files, unpivot
 from forecaster.panel.assemble import SideTables
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import need_columns
@@ -31,11 +32,8 @@ from forecaster.panel.parts import RESERVED, LocalCovariates, Locations
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.panel.vintages import KNOWN_AT
 from forecaster.reading.load import ReadRules, Table, form_of, load
-from forecaster.reading.times import as_texts, looks_like_time
 
 ONE_SERIES = "series"  # the id of a single one whose values have no name of their own
-FILE = "file"  # the column that tells apart the series of several files
-_MIN_TIMES = 3  # columns named as times that make a table one of times across
 
 
 @dataclass(frozen=True)
@@ -98,14 +96,15 @@ def read_rows(
     layout = complete_layout(mapped, table) if mapped else guess_layout(table, name)
     covariates = layout.further if covariates is None else covariates
     _need(table, (layout.time, layout.id, layout.value, *covariates), name)
-    table = _join_columns(table, layout)
+    parts = [part for part in parts_of(table, layout.time) if part != layout.time]
+    table = join_columns(table, layout)
     if layout.value is None:
         if covariates:
             raise DataError(
                 f"{name}: a wide table has no column {name_some(covariates)} of each location; "
                 "give a long table"
             )
-        wide = table.drop_columns(list(layout.ignored))
+        wide = table.drop_columns([*layout.ignored, *parts])
         wide = _drop_markers(wide, rules.missing, (layout.time,))
         return TableRows(read_wide(wide, kind, layout.time, rules.dates), layout, form_of(table))
     table, identity = _with_id(table, layout)
@@ -121,10 +120,9 @@ def read_shared(source: Table, rules: TableConfig) -> pa.Table:
     """Return the covariates of all locations: `ds`, then columns of numbers."""
     table, name = open_table(source, rules)
     layout = complete_layout(TableLayout(find_time(table, name)), table)
-    table = _join_columns(table, layout)
-    left_out = {layout.time, *layout.ignored} - {KNOWN_AT}
+    left_out = {layout.time, *parts_of(table, layout.time), *layout.ignored} - {KNOWN_AT}
+    table = join_columns(table, layout)
     kept = [c for c in table.column_names if c not in left_out]
-    kept = [c for c in kept if c not in parts_of(table, layout.time)]
     named = table.select([layout.time, *kept]).rename_columns(["ds", *kept])
     return _drop_markers(named, rules.missing, ("ds",))
 
@@ -147,8 +145,8 @@ def open_table(
         need_columns(table, (), name)  # refuses columns given twice
         if not table.num_rows:
             raise DataError(f"{name}: no rows; at least one time is needed")
-    table, name = parts[0] if len(parts) == 1 else _join_files(parts)
-    return _unpivot_times(table), name
+    table, name = parts[0] if len(parts) == 1 else join_files(parts)
+    return unpivot(table), name
 
 
 def _need(table: pa.Table, columns: Sequence[str | None], name: str) -> None:
@@ -161,106 +159,7 @@ def _need(table: pa.Table, columns: Sequence[str | None], name: str) -> None:
         raise DataError(f"{name}: no column {name_some(missing)}{hint}; found: {columns_present}")
 
 
-# ----------------------------------------------------------------------------- other shapes
-
-
-def _join_files(parts: Sequence[tuple[pa.Table, str]]) -> tuple[pa.Table, str]:
-    """Return one table of several files with the same columns.
-
-    Files that hold a series each, of the same times, are told apart by their names.
-    """
-    tables, names = [table for table, _ in parts], [name for _, name in parts]
-    columns = set(tables[0].column_names)
-    for table, name in parts[1:]:
-        if set(table.column_names) != columns:
-            apart = name_some(sorted(columns ^ set(table.column_names)))
-            raise DataError(
-                f"{name}: other columns than {names[0]} ({apart}); give files of the same columns"
-            )
-    layout = guess_layout(tables[0], names[0])
-    if layout.id is None and _share_times(tables, layout.time):
-        tables = [
-            table.append_column(FILE, pa.array([_stem(name)] * len(table)))
-            for table, name in parts
-        ]
-    plain = [table.replace_schema_metadata(None) for table in tables]
-    joined = pa.concat_tables(plain, promote_options="permissive")
-    return joined.replace_schema_metadata(tables[0].schema.metadata), name_some(names, 3)
-
-
-def _share_times(tables: Sequence[pa.Table], time: str) -> bool:
-    """Whether two files have a time in common."""
-    seen: set[tuple[object, ...]] = set()
-    for table in tables:
-        columns = (table[column].to_pylist() for column in parts_of(table, time))
-        times = set(zip(*columns, strict=True))
-        if seen & times:
-            return True
-        seen |= times
-    return False
-
-
-def _stem(name: str) -> str:
-    return Path(name).name.split(".")[0]
-
-
-def _unpivot_times(table: pa.Table) -> pa.Table:
-    """Return a table with a column for each time as one with a row for each."""
-    times = [n for n in table.column_names if looks_like_time(n)]
-    other = [n for n in table.column_names if n not in times]
-    across = len(times) >= max(_MIN_TIMES, len(other)) and len({len(n) for n in times}) == 1
-    if not across or any(_holds_times(table[name]) for name in other):
-        return table
-    parts = [
-        table.select(other)
-        .append_column("time", pa.array([time] * len(table)))
-        .append_column("value", table[time])
-        for time in times
-    ]
-    joined = pa.concat_tables(parts, promote_options="permissive")
-    return joined.replace_schema_metadata(table.schema.metadata)
-
-
-def _holds_times(column: pa.ChunkedArray) -> bool:
-    texts = as_texts(column.slice(0, 9).drop_null())
-    if texts is None:
-        return bool(pa.types.is_temporal(column.type))
-    return len(texts) > 0 and all(map(looks_like_time, texts.to_pylist()))
-
-
-def _join_columns(table: pa.Table, layout: TableLayout) -> pa.Table:
-    """Return the table with the columns that its layout joins: a day and a clock, or ids."""
-    for column, between in ((layout.time, "T"), (layout.id, " / ")):
-        if column is None or column in table.column_names:
-            continue
-        texts = [_piece(table[part]) for part in parts_of(table, column)]
-        if column == layout.time:
-            texts = [_days(texts[0]), *(_clocks(text) for text in texts[1:])]
-        joined = pc.binary_join_element_wise(*texts, between)
-        table = table.append_column(column, joined)
-    return table
-
-
-def _piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = as_texts(column)
-    return column.cast(pa.string()) if texts is None else texts
-
-
-def _days(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return days without a time of day at midnight, as frames and workbooks have it."""
-    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"[T ]00:00(:00)?$", "")
-
-
-def _clocks(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times of day as 13:05; hours from 1 to 24 are those that end then."""
-    if pc.any(pc.match_substring(texts, ":")).as_py():
-        return pc.utf8_trim_whitespace(texts)
-    hours = pc.replace_substring_regex(texts, r"[.:]00$", "").cast(pa.int64())
-    if pc.max(hours).as_py() == 24 and pc.min(hours).as_py() == 1:  # noqa: PLR2004
-        hours = pc.subtract(hours, 1)
-    return pc.binary_join_element_wise(
-        pc.utf8_lpad(hours.cast(pa.string()), 2, "0"), pa.scalar("00"), ":"
-    )
+# ---------------------------------------------------------------------------------- columns
 
 
 def _with_id(table: pa.Table, layout: TableLayout) -> tuple[pa.Table, str]:

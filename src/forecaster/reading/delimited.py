@@ -3,6 +3,8 @@
 import codecs
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,11 +24,13 @@ from forecaster.reading.dialect import (
 from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.times import looks_like_time
 
-NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None", "#N/A", "#NV"]  # the last two are Excel's
+NULL_TEXTS = ["", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan",
+              "?", "#N/A", "#NV", "#DIV/0!", "#WERT!", "#VALUE!"]  # fmt: skip
 _CHUNK = 1 << 20
 _HEXADECIMAL = re.compile(r"(^|[\s,;|\t\"'])[+-]?0[xX][0-9a-fA-F]")
 _PADDED = re.compile(r"[+-]?0\d+")  # an id such as 007
 _BAD_WIDTHS = 5
+_END = 1 << 14  # characters in which notes are looked for
 
 
 def read_delimited(
@@ -40,17 +44,30 @@ def read_delimited(
         decimal: the mark in numbers; None: as found.
         missing: texts for missing values, beside the usual ones.
     """
-    encoding, sample, hexadecimal = _scan(path)
-    dialect = find_dialect(sample, encoding, str(path), decimal)
-    kept = {*texts} | ({n.lower() for n in dialect.names} if hexadecimal else set())
-    table = _read(path, dialect, kept | _text_columns(sample, dialect))
+    scan = _scan(path)
+    dialect = find_dialect(scan.beginning, scan.encoding, str(path), decimal)
+    dialect = replace(dialect, notes=_find_notes(scan.end, dialect))
+    kept = {*texts} | ({n.lower() for n in dialect.names} if scan.hexadecimal else set())
+    table = _read(path, dialect, kept | _text_columns(scan.beginning, dialect))
     if any(pa.types.is_binary(field.type) for field in table.schema):
         raise DataError(f"{path}: cannot be read as a table (a text is not {dialect.encoding})")
-    return convert_numerals(_drop_empty(table), dialect.decimal, missing, {*texts}), dialect
+    table, repeated = _drop_headers(_clocks_as_text(_name_columns(table)), dialect)
+    dialect = replace(dialect, repeated=repeated)
+    return convert_numerals(table, dialect.decimal, missing, {*texts}), dialect
 
 
-def _scan(path: Path) -> tuple[str, str, bool]:
-    """Return the encoding of a whole file, its first lines, and if it has hexadecimal numbers.
+@dataclass(frozen=True)
+class _Scan:
+    """What a first pass over a file finds."""
+
+    encoding: str
+    beginning: str  # its first lines
+    end: str  # its last ones
+    hexadecimal: bool  # whether it has such numbers
+
+
+def _scan(path: Path) -> _Scan:
+    """Return what a first pass finds.
 
     A file that expands without bound is refused here, before anything of it is kept.
     """
@@ -59,7 +76,7 @@ def _scan(path: Path) -> tuple[str, str, bool]:
         encoding = find_encoding(head)
         decoder = codecs.getincrementaldecoder(encoding)()
         text = sample = decoder.decode(head)
-        hexadecimal, cut = False, False
+        hexadecimal, cut, end = False, False, text[-_END:]
         while True:
             hexadecimal = hexadecimal or ("0x" in text and _HEXADECIMAL.search(text) is not None)
             if not (chunk := stream.read(_CHUNK)):
@@ -71,7 +88,20 @@ def _scan(path: Path) -> tuple[str, str, bool]:
                 encoding = "cp1252"
                 decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
                 text = decoder.decode(chunk)
-    return encoding, sample[: sample.rfind("\n") + 1] if cut else sample, hexadecimal
+            end = (end + text)[-_END:]
+    beginning = sample[: sample.rfind("\n") + 1] if cut else sample
+    return _Scan(encoding, beginning, end, hexadecimal)
+
+
+def _find_notes(end: str, dialect: Dialect) -> tuple[str, ...]:
+    """Return the lines below the last row: a text in a single cell, such as a source."""
+    notes: list[str] = []
+    for line in reversed(end.splitlines()):
+        filled = [cell for cell in line.split(dialect.delimiter) if cell.strip(' "')]
+        if len(filled) > 1 or (filled and (len(dialect.names) == 1 or looks_like_time(filled[0]))):
+            break
+        notes += [line] if filled and not is_ruling(line) else []
+    return tuple(notes)
 
 
 def _text_columns(sample: str, dialect: Dialect) -> set[str]:
@@ -99,7 +129,7 @@ def _read(path: Path, dialect: Dialect, texts: set[str]) -> pa.Table:
 
     def note(row: pyarrow.csv.InvalidRow) -> str:
         nonlocal bad
-        if not is_ruling(row.text):
+        if not is_ruling(row.text) and row.text not in dialect.notes:
             bad += 1
             if bad <= _BAD_WIDTHS:
                 faults.add(
@@ -139,11 +169,37 @@ def _codec(encoding: str) -> str:
     return "utf8" if encoding in ("utf-8", "utf-8-sig") else encoding
 
 
-def _drop_empty(table: pa.Table) -> pa.Table:
-    """Return the table without nameless empty columns, which delimiters at line ends leave."""
+def _name_columns(table: pa.Table) -> pa.Table:
+    """Return the table without nameless empty columns, which delimiters at line ends leave.
+
+    Other nameless columns, such as the index of a frame, are numbered.
+    """
+    names = [n.strip() or f"column {i}" for i, n in enumerate(table.column_names, start=1)]
     kept = [
         index
         for index, name in enumerate(table.column_names)
         if name.strip() or pc.count(table.column(index)).as_py()
     ]
-    return table.select(kept) if len(kept) < table.num_columns else table
+    return table.rename_columns(names).select(kept)
+
+
+def _clocks_as_text(table: pa.Table) -> pa.Table:
+    """Return the table with times of day as they are written."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_time(field.type):
+            texts = table.column(index).cast(pa.string())
+            table = table.set_column(index, field.name, texts)
+    return table
+
+
+def _drop_headers(table: pa.Table, dialect: Dialect) -> tuple[pa.Table, int]:
+    """Return the table without rows that repeat the header, as files joined have them."""
+    if not dialect.header or not all(pa.types.is_string(field.type) for field in table.schema):
+        return table, 0
+    repeats = [
+        pc.equal(column, name)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    repeated = pc.fill_null(reduce(pc.and_, repeats), False)
+    count = pc.sum(repeated).as_py() or 0
+    return (table.filter(pc.invert(repeated)), count) if count else (table, 0)

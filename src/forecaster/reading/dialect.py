@@ -9,9 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from forecaster.choices import DecimalMark
-from forecaster.errors import ConfigError, DataError
+from forecaster.errors import ConfigError, DataError, count_of
+from forecaster.reading.numerals import without_unit
 from forecaster.reading.times import is_calendar_date, looks_like_time
 
 SAMPLE_BYTES = 1 << 20
@@ -24,6 +26,7 @@ _COMMA_DECIMALS = re.compile(r"(?!\d{1,3},\d{3}$|0+,\d{3}$)\d*,\d+|0,\d{3}|\d{1,
 _DOT_DECIMALS = re.compile(r"(?!\d{1,3}\.\d{3}$)\d*\.\d+|0\.\d{3}|\d{1,3}(,\d{3})+\.\d+")
 _COMMA_GROUPS = re.compile(r"\d{1,3}(,\d{3}){2,}")
 _DOT_GROUPS = re.compile(r"\d{1,3}(\.\d{3}){2,}")
+_TELLING = 3  # numbers from 100 to 999 that show how a column groups its digits
 _EITHER = {",": re.compile(r"[1-9]\d{0,2},\d{3}"), ".": re.compile(r"[1-9]\d{0,2}\.\d{3}")}
 
 
@@ -38,11 +41,15 @@ class Dialect:
     names: tuple[str, ...]  # of the columns
     header: bool = True  # False: the first row holds values
     units: bool = False  # whether a row of units follows the header
+    notes: tuple[str, ...] = ()  # lines below the last row
+    repeated: int = 0  # rows that repeat the header
 
     def __str__(self) -> str:
         parts = [f"{_DELIMITER_NAMES[self.delimiter]}-separated, {self.encoding}"]
         parts += ["decimal comma"] if self.decimal == "," else []
         parts += [f"{self.lines_above} lines above the header left out"] * bool(self.lines_above)
+        parts += [f"{count_of(len(self.notes), 'note')} at the end left out"] * bool(self.notes)
+        parts += [f"{count_of(self.repeated, 'repeated header')} left out"] * bool(self.repeated)
         parts += ["no header"] * (not self.header) + ["a row of units left out"] * self.units
         return ", ".join(parts)
 
@@ -80,14 +87,14 @@ def find_dialect(
     delimiter = _find_delimiter(lines)
     rows = list(_split(lines, delimiter))
     width = _usual_width(rows)
-    first = next(number for number, (_, cells) in enumerate(rows) if len(cells) == width)
+    first = _find_first(rows, width)
     line, names = rows[first]
     below = [cells for _, cells in rows[first + 1 :] if len(cells) == width]
     header = not _is_values(names)
     return Dialect(
         encoding=encoding,
         delimiter=delimiter,
-        decimal=decimal or _find_decimal((c for cells in below for c in cells), delimiter, name),
+        decimal=decimal or _find_decimal(list(zip(*below, strict=True)), delimiter, name),
         lines_above=line,
         names=tuple(c.strip() for c in names) if header else _numbered(width),
         header=header,
@@ -128,6 +135,20 @@ def _usual_width(rows: Sequence[tuple[int, list[str]]]) -> int:
     return widths.most_common(1)[0][0] if widths else 1
 
 
+def _find_first(rows: Sequence[tuple[int, list[str]]], width: int) -> int:
+    """Return the first row of the usual width that is no title and no comment.
+
+    A title stands in one cell; a comment begins with # and has no values below it.
+    """
+    usual = [number for number, (_, cells) in enumerate(rows) if len(cells) == width]
+    for number, following in pairwise(usual):
+        cells = rows[number][1]
+        comment = cells[0].startswith("#") and not any(map(_is_value, rows[following][1]))
+        if any(cell.strip() for cell in cells[1:]) and not comment:
+            return number
+    return usual[0]
+
+
 def _is_values(cells: Sequence[str]) -> bool:
     """Whether a first row holds values: one or two dates, and else numbers only."""
     dates = sum(is_calendar_date(cell) for cell in cells)
@@ -148,7 +169,7 @@ def _is_value(cell: str) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell.strip()) is not None
+    return _NUMBER.fullmatch(without_unit(cell)) is not None
 
 
 def _numbered(width: int) -> tuple[str, ...]:
@@ -156,13 +177,14 @@ def _numbered(width: int) -> tuple[str, ...]:
 
 
 def _bare(number: str) -> str:
-    """Return a number without sign, exponent and spaces between thousands."""
-    return re.sub(r"^[+-]|[eE].*$|['’\s]", "", number.strip())
+    """Return a number without unit, sign, exponent and spaces between thousands."""
+    return re.sub(r"^[+-]|[eE].*$|['’\s]", "", without_unit(number))
 
 
-def _find_decimal(cells: Iterable[str], delimiter: str, name: str) -> DecimalMark:
+def _find_decimal(columns: Sequence[Sequence[str]], delimiter: str, name: str) -> DecimalMark:
     """Return the decimal mark of all numbers; what fits both is asked for."""
-    numbers = {_bare(cell) for cell in cells if _is_number(cell)}
+    by_column = [{_bare(cell) for cell in cells if _is_number(cell)} for cells in columns]
+    numbers = set().union(*by_column)
     commas = {n for n in numbers if _COMMA_DECIMALS.fullmatch(n) or _DOT_GROUPS.fullmatch(n)}
     dots = {n for n in numbers if _DOT_DECIMALS.fullmatch(n) or _COMMA_GROUPS.fullmatch(n)}
     ask = "give --decimal , or --decimal . (in Python decimal=)"
@@ -172,9 +194,26 @@ def _find_decimal(cells: Iterable[str], delimiter: str, name: str) -> DecimalMar
     if commas or dots:
         return "," if commas else "."
     unclear = {mark: {n for n in numbers if p.fullmatch(n)} for mark, p in _EITHER.items()}
+    if delimiter == "," or _are_grouped(by_column, _EITHER[","]):
+        return "."
+    if unclear["."] and _are_grouped(by_column, _EITHER["."]):
+        return ","
     if unclear["."] and (unclear[","] or delimiter == ";"):
         unclear[","] |= unclear["."]
     if unclear[","]:
         shown = min(unclear[","])
         raise ConfigError(f"{name}: {shown!r} may have thousands or decimals; {ask}")
     return "."
+
+
+def _are_grouped(columns: Iterable[set[str]], grouped: re.Pattern[str]) -> bool:
+    """Whether a column has its mark in every number from 1,000 on, and in none below."""
+    return any(
+        any(map(grouped.fullmatch, numbers)) and _end_below_a_thousand(numbers)
+        for numbers in columns
+    )
+
+
+def _end_below_a_thousand(numbers: set[str]) -> bool:
+    plain = [number for number in numbers if number.isdigit()]
+    return max(map(len, plain), default=0) == 3 and sum(len(n) == 3 for n in plain) >= _TELLING  # noqa: PLR2004

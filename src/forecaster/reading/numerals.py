@@ -1,6 +1,7 @@
-"""Numbers written as text: decimal commas and groups of thousands."""
+"""Numbers written as text: decimal commas, groups of thousands, and units such as $, % or kWh."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +9,13 @@ import pyarrow.compute as pc
 from forecaster.choices import DecimalMark
 
 _SPACES = "'’\u00a0\u202f "  # between thousands, beside the other mark
+# A shared sign of money or percent, or a unit after a space: letters alone may belong to an id.
+_UNIT = re.compile(
+    r"[+-]?(?P<before>[$€£¥₹]|(?:USD|EUR|GBP|CHF)(?=\s))?\s*"
+    rf"[+-]?(?:\d[\d.,{_SPACES}]*?|[.,]\d+)"
+    r"\s*(?P<after>[%‰€$£¥°µ][^\d\s]{0,5}|(?<=\s)[^\W\d][^\d\s]{0,7})?"
+)
+_SAMPLE = 200  # texts by which the unit of a column is found
 _GROUPS = {",": f"[.{_SPACES}]", ".": f"[,{_SPACES}]"}
 
 
@@ -35,6 +43,27 @@ def convert_numerals(
     return table
 
 
+def without_unit(text: str) -> str:
+    """Return a number without its unit: `5,216.25` of `$5,216.25`; other texts as they are."""
+    before, after = _affixes([text])
+    return text.strip().replace(before, "", 1).removesuffix(after).strip()
+
+
+def _affixes(texts: Iterable[str]) -> tuple[str, str]:
+    """Return the first sign before or after a number of some texts."""
+    for match in filter(None, (_UNIT.fullmatch(text.strip()) for text in texts)):
+        if match["before"] or match["after"]:
+            return match["before"] or "", match["after"] or ""
+    return "", ""
+
+
+def _without_units(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    before, after = _affixes(texts.slice(0, _SAMPLE).drop_null().to_pylist())
+    if before:
+        texts = pc.replace_substring_regex(texts, rf"^([+-]?){re.escape(before)}\s*", r"\1")
+    return pc.replace_substring_regex(texts, rf"\s*{re.escape(after)}$", "") if after else texts
+
+
 def _convert(
     column: pa.ChunkedArray, decimal: DecimalMark, missing: Sequence[str]
 ) -> pa.ChunkedArray:
@@ -42,6 +71,7 @@ def _convert(
     if missing:
         marked = pc.is_in(texts, value_set=pa.array(missing, pa.string()))
         texts = pc.if_else(marked, pa.scalar(None, pa.string()), texts)
+    texts = _without_units(texts)
     group = _GROUPS[decimal]
     mark = "," if decimal == "," else r"\."
     number = rf"^[+-]?(\d{{1,3}}({group}\d{{3}})+|\d+)?({mark}\d*)?([eE][+-]?\d+)?$"

@@ -35,7 +35,8 @@ _FORMS = tuple(
         r"^(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})" + _CLOCK + _OFFSET,
         _DAY_AND_MONTH + _CLOCK + _OFFSET,
         r"^(?P<year>(?:19|20)\d\d)(?P<month>0[1-9]|1[0-2])(?P<day>[0-3]\d)"
-        r"(?:[T :_-]?(?P<hour>\d\d):?(?P<minute>[0-5]\d)(?::?(?P<second>[0-5]\d))?)?" + _OFFSET,
+        r"(?:[T :_-]?(?P<hour>[01]\d|2[0-4])(?::?(?P<minute>[0-5]\d)(?::?(?P<second>[0-5]\d))?)?)?"
+        + _OFFSET,
         r"^(?P<day>\d{1,2})[-. /]+" + _MONTH + r"[-. ,/]+(?P<year>\d{4})" + _CLOCK + _OFFSET,
         r"^" + _MONTH + r"[ -](?P<day>\d{1,2}),? +(?P<year>\d{4})" + _CLOCK + _OFFSET,
         r"^" + _MONTH + r"[-. /]+(?P<year>\d{4})$",
@@ -59,6 +60,8 @@ _MONTHS: Mapping[str, int] = {  # by the beginnings of English, German, French a
     )
     for name in names.split()
 }  # fmt: skip
+_SPAN = re.compile(r"(?<=\d)\s+[-–]\s+\d[\d/.:T -]*$")  # the end of one such as 01:00 - 02:00
+_LONGEST_MONTH = 10  # letters
 _CENTURY = 69  # two digits from here on are of the last century, as in POSIX
 _EXAMPLE = "give e.g. 2014-06-01T08:00-04:00"
 
@@ -101,7 +104,7 @@ def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def looks_like_time(text: str) -> bool:
     """Whether a text is written as a time."""
-    text = text.strip()
+    text = _SPAN.sub("", text.strip())
     return re.match(_ISO, text) is not None or any(form.match(text) for form in _FORMS)
 
 
@@ -128,7 +131,7 @@ def _parse_texts(
     column: pa.ChunkedArray, name: str, faults: Faults, dates: DateOrder | None
 ) -> tuple[Int64[np.ndarray, " rows"], bool]:
     encoded = column.combine_chunks().dictionary_encode()
-    texts = encoded.dictionary.to_pandas().str.strip()
+    texts = encoded.dictionary.to_pandas().str.strip().str.replace(_SPAN, "", regex=True)
     codes = pc.fill_null(encoded.indices, -1).to_numpy()
     parts = _to_iso(texts, name, faults, dates).str.extract(_ISO)
     clock = pd.to_datetime(parts["clock"], format="ISO8601", errors="coerce")
@@ -237,6 +240,13 @@ def _months(parts: pd.DataFrame) -> "pd.Series[int]":
         return parts["month"].astype(int)
     words = parts["word"].str.lower()
     return words.str[:4].map(_MONTHS).fillna(words.str[:3].map(_MONTHS)).fillna(0).astype(int)
+
+
+def month_number(name: str) -> int | None:
+    """Return the number of a month by its name, `Mar` or `März`; None for another text."""
+    word = name.lower()
+    letters = word.isalpha() and len(word) <= _LONGEST_MONTH
+    return (_MONTHS.get(word[:4]) or _MONTHS.get(word[:3])) if letters else None
 
 
 def _weeks(year: "pd.Series[int]", week: "pd.Series[int]") -> "pd.Series[str]":

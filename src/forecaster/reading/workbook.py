@@ -52,11 +52,12 @@ def _table(rows: Sequence[Sequence[Any]]) -> pa.Table:
     filled = [sum(_is_filled(cell) for cell in row) for row in rows]
     usual = sorted(filled)[len(filled) // 2]
     first = next(n for n, count in enumerate(filled) if count >= min(usual, width))
-    names = [str(cell).strip() for cell in rows[first]]
+    names = [_text(cell).strip() if _is_filled(cell) else "" for cell in rows[first]]
     columns = [[_value(row[n]) for row in rows[first + 1 :]] for n in range(width)]
     kept = [n for n in range(width) if names[n] or any(v is not None for v in columns[n])]
     table: pa.Table = pa.Table.from_arrays(
-        [_column(columns[n]) for n in kept], names=[names[n] for n in kept]
+        [_column(columns[n]) for n in kept],
+        names=[names[n] or f"column {n + 1}" for n in kept],
     )
     return table
 

@@ -1,0 +1,54 @@
+"""Tables as people have them, read with no option."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.errors import ForecasterError
+from forecaster.ingest.build import Sources, build_panel, find_sources
+from forecaster.ingest.guess import common_folder, describe, guess_recipe
+from forecaster.panel.panel import Panel
+from tests.everyday_tables import FURTHER, TABLES, Everyday, Truth
+
+QUESTIONS = {  # what they are asked, and the answer
+    "a logger in milliseconds": (
+        "2 values of -999, all others from -2.5 up; if it stands for missing give --missing -999",
+        {"missing": ["-999"]},
+    ),
+    "the air packed by xz": (
+        "several columns may be the values: PM10, PM2.5, NO2; give one of them, the others "
+        "become covariates: --columns time=datetime,id=station,value=PM10",
+        {"columns": "time=datetime,id=station,value=PM10"},
+    ),
+    "a pivot table": ("598 rows without an id: row 2, row 3", None),
+}
+
+
+def read(paths: list[Path], rules: dict[str, object]) -> Panel:
+    """Return the panel of files, as `forecaster run` builds it."""
+    sources = Sources(paths)
+    recipe, rows = guess_recipe(sources, {"table": rules})
+    assert len(describe(sources, recipe, rows).splitlines()) == 3
+    return build_panel(recipe, find_sources(recipe, common_folder(sources)))
+
+
+def confirm(panel: Panel, truth: Truth) -> None:
+    """Check that a panel holds what its writer had in mind."""
+    size = (len(panel.locations), panel.clock.step_minutes, len(panel.values))
+    assert size == (truth.places, truth.minutes, truth.steps)
+    assert np.nansum(panel.values, dtype=np.float64) == pytest.approx(truth.total, rel=1e-6)
+
+
+@pytest.mark.parametrize("table", [*TABLES, *FURTHER], ids=lambda table: table.name)
+def test_a_table_is_read_as_its_writer_meant_it_or_asks(tmp_path: Path, table: Everyday) -> None:
+    paths, truth = table.write(tmp_path)
+    if table.name not in QUESTIONS:
+        confirm(read(paths, {}), truth)
+        return
+    question, answer = QUESTIONS[table.name]
+    with pytest.raises(ForecasterError) as caught:
+        read(paths, {})
+    assert question in str(caught.value)
+    if answer is not None:
+        confirm(read(paths, answer), truth)
