@@ -13,7 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from benchmarks.measure import Result, at_least, at_most, read_options, report
+from tests.everyday_tables import FURTHER, TABLES
 
 FORECASTS, SENTENCES = 18, 2  # of twenty tables
 LARGE_ROWS, GOAL_SECONDS = 100_000, 60.0
@@ -45,9 +49,6 @@ def run_table(paths: Sequence[Path], out: Path) -> Outcome:
 
 def write_large(folder: Path) -> Path:
     """Write a table of hours at 25 sensors, 100,000 rows."""
-    import numpy as np
-    import pandas as pd
-
     times = pd.date_range("2023-01-01", periods=LARGE_ROWS // 25, freq="h")
     generator, hour = np.random.default_rng(0), times.hour.to_numpy()
     parts = []
@@ -64,8 +65,6 @@ def main() -> None:
     """Run all tables, or with --quick five of them."""
     options = read_options(__doc__)
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    from tests.everyday_tables import FURTHER, TABLES
-
     notes, counts = [], {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, tables in (("first", TABLES), ("further", FURTHER)):
