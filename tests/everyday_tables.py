@@ -10,6 +10,7 @@ import lzma
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from tests.workbooks import write_sheet
 
+Quoting = Literal[0, 1, 2, 3]  # of the module csv
 Rows = Iterable[Sequence[object]]
 HOUR, DAY = 60, 1440  # minutes
 WEEK, MONTH, YEAR = 7 * DAY, 43_830, 525_960
@@ -49,7 +51,7 @@ def _values(times: pd.DatetimeIndex, level: float, seed: int) -> np.ndarray:
     return generator.poisson(level * np.asarray(day * week * year))
 
 
-def _text(rows: Rows, delimiter: str = ",", end: str = "\n", quoting: int = 0) -> str:
+def _text(rows: Rows, delimiter: str = ",", end: str = "\n", quoting: Quoting = 0) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows(rows)
     return buffer.getvalue()
@@ -148,7 +150,7 @@ def _bicycles(folder: Path) -> tuple[list[Path], Truth]:
         for time, count in zip(times, counts, strict=True):
             place = f"48.8{number}1,2.3{number}5"
             rows.append([f"1000{number}-1010", street, count, time.isoformat(), place])
-    np.random.default_rng(3).shuffle(rows)  # type: ignore[arg-type]
+    np.random.default_rng(3).shuffle(rows)
     path.write_text(_text([header, *rows], ";"), encoding="utf-8-sig")
     return [path], Truth(4, HOUR, len(times), total)
 
