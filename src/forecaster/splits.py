@@ -35,7 +35,9 @@ VALIDATION_SHARE, VALIDATION_WINDOWS = 0.1, 20  # the latter for the quantiles o
 TRAINING_SHARE, TEST_SHARE = 0.5, 0.2  # at least, where validation needs more than its share
 _NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
-YEAR_MINUTES = 365 * 24 * 60
+DAY_MINUTES = 24 * 60
+YEAR_MINUTES = 365 * DAY_MINUTES
+VALIDATION_DAYS = 28  # at most, of a later fit
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,45 @@ class Splits:
             return Splits.by_share(panel, horizon=horizon)
         return Splits(config.train, config.validation, config.test)
 
+    def until(self, panel: Panel, step: int, horizon: int) -> "Splits":
+        """The splits of a later fit: all before a step is learned from, the rest is test.
+
+        Learning begins where it began before. Its newest part validates: as much as before, but
+        at most four weeks, or as much as 20 windows need.
+
+        Args:
+            panel: whose steps are split.
+            step: the first that the later fit must not see.
+            horizon: the number of steps of a window's targets.
+        """
+        learned, validated = (
+            self.mask(name, panel.clock, panel.times[:step]) for name in ("train", "validation")
+        )
+        first = int(np.argmax(learned))
+        validation = step - _validation_steps(int(validated.sum()), panel.clock, horizon)
+        if not learned.any() or validation <= first:
+            raise DataError(
+                f"splits: too few steps before {panel.instant(step)}Z; the first training step "
+                f"is {panel.times[first]}Z and the last {step - validation} steps validate"
+            )
+        stamps = [f"{time}Z" for time in panel.times]
+        borders = [first, validation, step, len(stamps)]
+        return Splits(*([(stamps[a], stamps[b - 1])] for a, b in pairwise(borders)))
+
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
         """A mask of the steps in a split."""
         inside = np.zeros(len(times), dtype=bool)
         for first, last in getattr(self, split):
             inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))
         return inside
+
+
+def _validation_steps(before: int, clock: Clock, horizon: int) -> int:
+    """The length of a later validation split, in whole days where a step is shorter."""
+    day = max(DAY_MINUTES // clock.step_minutes, 1)
+    most = VALIDATION_DAYS * DAY_MINUTES // clock.step_minutes
+    steps = min(max(before, 1), max(most, VALIDATION_WINDOWS + horizon - 1))
+    return -(-steps // day) * day
 
 
 @dataclass(frozen=True)

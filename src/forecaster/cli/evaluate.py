@@ -93,12 +93,20 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     test: Annotated[
         str | None, typer.Option(help="Test days in place of the recipe's, FROM:TO.")
     ] = None,
+    refit: Annotated[
+        str | None,
+        typer.Option(
+            help="Also test every model as a service uses it: fitted anew every 7d, 28d or so, to "
+            "what is known by then. The table shows what that is worth and costs."
+        ),
+    ] = None,
     horizon: Horizon = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows. The same command resumes an interrupted one."""
     from forecaster.evaluation.model_specs import Ablations, LagSubset, TuningOptions, list_models
+    from forecaster.evaluation.refits import read_interval
     from forecaster.recipe import read_recipe
 
     overrides = evaluation_settings(models, seeds, weather, widths)
@@ -117,11 +125,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 
     options = {"models": models, "weather": weather, "widths": widths, "threshold": threshold}
     options |= {"graph": graph, "lags": lags, "neurons": neurons, "positions": positions}
-    options |= {"test": test, "seeds": None if seeds is None else str(seeds)}
+    options |= {"test": test, "refit": refit, "seeds": None if seeds is None else str(seeds)}
     arguments = [word for name, text in options.items() if text for word in (f"--{name}", text)]
     arguments += ["--tune"] if tune else []
     days = read_days(test, "--test")
-    inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments))
+    refit_days = None if refit is None else read_interval(refit)
+    inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments), refit_days)
     print_comparison(compare(recipe, list_entries, out, inputs), out, as_json)
 
 
@@ -175,6 +184,7 @@ class Inputs:
     jobs: int = 1
     test_days: "tuple[Range, ...]" = ()
     options: tuple[str, ...] = ()  # further options, repeated in the saved command
+    refit_days: int | None = None  # between refits on the way; None: models stay as fitted
 
 
 @dataclass(frozen=True)
@@ -216,7 +226,8 @@ def compare(
         built = Panel.open(panel, verify=False)
         say(f"lags: {explain_lags(recipe, built)}")
         suited = with_lags(recipe, built)
-        study = Experiment(out, panel, suited, recipe.evaluation.weather, inputs.test_days)
+        weathers, refit_days = recipe.evaluation.weather, inputs.refit_days
+        study = Experiment(out, panel, suited, weathers, inputs.test_days, refit_days=refit_days)
         if explain_short(built, suited.lags):
             _check_length(study)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", panel]

@@ -284,6 +284,14 @@ def is_new(run: Run) -> Bool[np.ndarray, " N"]:
     return np.asarray(np.isnan(run.arrays["shared.fill"]).any(axis=0))
 
 
+def known_part(run: Run, panel: Panel) -> Panel:
+    """The panel by the locations of a run; absent ones are missing."""
+    present = {*panel.locations.ids}
+    known = tuple(identity for identity in run.about["ids"] if identity in present)
+    absent = [identity for identity in run.about["ids"] if identity not in present]
+    return panel.select(known).with_absent(absent)
+
+
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:
     """The run's training steps among those of a panel and of the horizon after it."""
     steps = len(panel.values) + run.recipe.lags.horizon

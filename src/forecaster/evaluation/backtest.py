@@ -60,6 +60,15 @@ class OwnErrors:
     by_location: ErrorSums  # [K N]
 
 
+@dataclass(frozen=True)
+class Refits:
+    """The refits of a model on the way through the test windows."""
+
+    days: int  # between two of them
+    dates: tuple[str, ...]  # local
+    seconds: tuple[float | None, ...]  # of each; None: unknown
+
+
 @dataclass(frozen=True, eq=False)
 class BacktestResult:
     """Errors and interval scores of a fitted estimator on the test windows, and its costs."""
@@ -81,6 +90,7 @@ class BacktestResult:
     members: Mapping[str, Any] | None = (
         None  # of an ensemble, with their weights; None: it is none
     )
+    refits: Refits | None = None  # None: the model stayed as it was fitted
 
     def under(self, weathers: Iterable[Weather]) -> "BacktestResult":
         """The result with errors under these weather assumptions only, in this order."""

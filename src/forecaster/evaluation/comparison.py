@@ -23,6 +23,13 @@ from forecaster.evaluation.backtest import (
 )
 from forecaster.evaluation.bias import SizeBias, bias_by_hour, bias_by_size
 from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
+from forecaster.evaluation.freshness import (
+    Freshness,
+    describe_freshness,
+    measure_freshness,
+    refit_name,
+)
+from forecaster.evaluation.refits import backtest_refitted, read_interval
 from forecaster.evaluation.step_groups import ALL_STEPS, StepGroup, group_steps
 from forecaster.evaluation.tables import (
     MEAN,
@@ -80,6 +87,7 @@ class ModelResult:
     of: str | None = None  # the model that this one is an ablation of
     runs: Mapping[int, str] = field(default_factory=dict)  # folders, by seed
     is_own: bool = False  # the model alone, without the simple ones that are served
+    refit_days: int | None = None  # between refits on the way; None: stays as it was fitted
 
     @property
     def own(self) -> "ModelResult | None":
@@ -236,6 +244,25 @@ class Comparison:
         return [row for row in self.rows if row.results]
 
     @property
+    def unchanged(self) -> list[ModelResult]:
+        """The tested models that stay as they were fitted, without those refitted on the way."""
+        return [row for row in self.tested if row.refit_days is None]
+
+    @cached_property
+    def freshness(self) -> list[Freshness]:
+        """What the refits of each refitted model are worth and cost."""
+        models = {row.name: row for row in self.unchanged}
+        pairs = [(models[r.of], r) for r in self.tested if r.refit_days and r.of in models]
+        return [
+            measure_freshness(
+                model.name,
+                [result for seed, result in model.results.items() if seed in refitted.results],
+                list(refitted.results.values()),
+            )
+            for model, refitted in pairs
+        ]
+
+    @property
     def horizon(self) -> int:
         """The number of steps ahead; 0 without a tested model."""
         return self.tested[0].first.by_location.squares.shape[0] if self.tested else 0
@@ -269,8 +296,9 @@ class Comparison:
     @cached_property
     def reference(self) -> ModelResult | None:
         """The model that others are compared with: Forecaster, or the one of lowest RMSE."""
-        named = [row for row in self.tested if row.name == REFERENCE]
-        return next(iter(named or sorted(self.tested, key=lambda r: self._mean(r, "rmse"))), None)
+        rows = self.unchanged
+        named = [row for row in rows if row.name == REFERENCE]
+        return next(iter(named or sorted(rows, key=lambda r: self._mean(r, "rmse"))), None)
 
     @cached_property
     def differences(self) -> dict[str, ErrorDifference]:
@@ -278,14 +306,15 @@ class Comparison:
         reference = self.reference
         if reference is None:
             return {}
-        rows = [row for row in self.tested if row is not reference]
+        rows = [row for row in self.unchanged if row is not reference]
         return {row.name: self.compare(row, reference) for row in rows}
 
     @cached_property
     def verdict(self) -> list[str]:
-        """Sentences that say which model to use."""
+        """Sentences that say which model to use, and what refits are worth."""
         rows = {row.name: row for row in self.tested}
-        return describe_ranking(self._scores, lambda a, b: self.compare(rows[a], rows[b]))
+        lines = describe_ranking(self._scores, lambda a, b: self.compare(rows[a], rows[b]))
+        return [*lines, *map(describe_freshness, self.freshness)]
 
     @property
     def interval_verdict(self) -> str | None:
@@ -339,7 +368,7 @@ class Comparison:
     def _scores(self) -> list[ModelScore]:
         return [
             ModelScore(r.name, r.estimator, self._mean(r, "rmse"), self._mean(r, "mape"), r.of)
-            for r in self.tested
+            for r in self.unchanged
         ]
 
     def compare(self, row: ModelResult, reference: ModelResult) -> ErrorDifference:
@@ -365,6 +394,7 @@ class Comparison:
             "against": self.reference.name if self.reference else None,
             "differences": {name: asdict(diff) for name, diff in self.differences.items()},
             **({"step_groups": [asdict(g) for g in self.step_groups]} if self._is_long else {}),
+            **({"freshness": [_fresh_dict(f) for f in self.freshness]} if self.freshness else {}),
         }
 
     def to_json(self) -> str:
@@ -391,6 +421,7 @@ class Comparison:
             "without_fallback": row.is_own,
             "fallback": row.fallback,
             **({} if row.members is None or row.is_own else {"members": row.members}),
+            **({} if row.refit_days is None else {"refit_days": row.refit_days}),
         }
         if not row.results:
             return description
@@ -460,6 +491,7 @@ def evaluate(
     splits: Splits,
     *,
     weather: Sequence[Weather] = ("observed",),
+    refit: str | None = None,
 ) -> Comparison:
     """Compare estimators on the test windows that all of them can forecast.
 
@@ -469,7 +501,62 @@ def evaluate(
         panel: the observed data.
         splits: the training, validation and test ranges; only test steps are scored.
         weather: the covariates to assume after the origin; the verdict is about the first.
+        refit: such as `7d`: every model is also tested as a service would use it, fitted anew
+            after so many days to all that was known by then, from the run before. The given models
+            stay as they are.
     """
+    days = None if refit is None else read_interval(refit)
+    mape_cut = _shared_cut(models)
+    origins = common_test_windows(panel, splits, [model.recipe for model in models])
+    rows: dict[tuple[str, str], dict[int, BacktestResult]] = {}
+    refitted: dict[tuple[str, str], dict[int, BacktestResult]] = {}
+    weathers = usable_weathers(panel, weather)
+    for model in models:
+        if model.run is None:
+            model.fit(panel, splits)
+        seed = model.recipe.training.seed if model.seeded else 0
+        key = type(model).__name__, _row_key(model)
+        row = rows.setdefault(key, {})
+        if seed in row:
+            raise ConfigError(f"{type(model).__name__} with seed {seed} is given twice")
+        row[seed] = backtest(model, panel, origins, weathers)
+        if days is not None:
+            tested = backtest_refitted(model, panel, origins, weathers, days)
+            refitted.setdefault(key, {})[seed] = tested
+    names = _number_duplicates([name for name, _ in rows])
+    results = []
+    for name, (key, by_seed) in zip(names, rows.items(), strict=True):
+        row_of_model = ModelResult(name, key[0], by_seed)
+        results += [row_of_model, *refit_rows(row_of_model, refitted.get(key, {}), {}, days)]
+    return Comparison(results, mape_cut, describe_panel(panel))
+
+
+def refit_rows(
+    row: ModelResult,
+    results: Mapping[int, BacktestResult],
+    failures: Mapping[str, str],
+    days: int | None,
+) -> list[ModelResult]:
+    """The row of a model that is refitted on the way, beside its own; none without refits.
+
+    Args:
+        row: of the model as it was fitted.
+        results: of the refitted model, by seed.
+        failures: of seeds that could not be refitted.
+        days: between two refits; None: it is not refitted.
+    """
+    if days is None:
+        return []
+    refitted = replace(row, name=refit_name(row.name, days), of=row.name, refit_days=days)
+    return [replace(refitted, results=results, failures=failures)]
+
+
+def _fresh_dict(fresh: Freshness) -> dict[str, Any]:
+    return {**asdict(fresh), "share": fresh.share}
+
+
+def _shared_cut(models: Sequence[Estimator]) -> float:
+    """The smallest target that counts for MAPE; models that cannot be compared are refused."""
     if not models:
         raise ConfigError("no model to evaluate; give some, as in evaluate([SeasonalNaive()], …)")
     cuts = {model.recipe.metrics.mape_cut for model in models}
@@ -479,22 +566,7 @@ def evaluate(
     if len(levels) > 1:
         message = f"models differ in intervals.quantiles ({sorted(levels)})"
         raise ConfigError(f"{message}; give all the same")
-    origins = common_test_windows(panel, splits, [model.recipe for model in models])
-    rows: dict[tuple[str, str], dict[int, BacktestResult]] = {}
-    for model in models:
-        if model.run is None:
-            model.fit(panel, splits)
-        seed = model.recipe.training.seed if model.seeded else 0
-        row = rows.setdefault((type(model).__name__, _row_key(model)), {})
-        if seed in row:
-            raise ConfigError(f"{type(model).__name__} with seed {seed} is given twice")
-        row[seed] = backtest(model, panel, origins, usable_weathers(panel, weather))
-    names = _number_duplicates([name for name, _ in rows])
-    results = [
-        ModelResult(name, estimator, by_seed)
-        for name, ((estimator, _), by_seed) in zip(names, rows.items(), strict=True)
-    ]
-    return Comparison(results, cuts.pop(), describe_panel(panel))
+    return cuts.pop()
 
 
 def _own_result(result: BacktestResult) -> BacktestResult:

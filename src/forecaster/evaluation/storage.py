@@ -1,6 +1,7 @@
 """Backtest results on disk: error sums and counts as arrays, from which tables can be remade."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from forecaster.evaluation.backtest import (
     BacktestResult,
     IntervalResults,
     OwnErrors,
+    Refits,
 )
 from forecaster.evaluation.day_totals import DayTotals
 from forecaster.metrics import ErrorSums, IntervalSums
@@ -28,6 +30,17 @@ OWN = "own."  # prefix of the arrays of the model alone
 TOTALS = "totals."  # prefix of the arrays of totals over days
 COSTS = ("parameters", "milliseconds", "seconds")
 OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
+
+
+def test_name(suffix: str, refit_days: int | None) -> str:
+    """The name of the folder of a backtest inside its run: `test`, `test-refit-7d`.
+
+    Args:
+        suffix: of tests on other days than the recipe's.
+        refit_days: between refits on the way; None: the model stays as it was fitted.
+    """
+    refit = "" if refit_days is None else f"-refit-{refit_days}d"
+    return f"test{refit}{suffix}"
 
 
 def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
@@ -52,6 +65,7 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
         "has_relative": result.has_relative,
         "fallback": None if result.fallback is None else dict(result.fallback),
         **({} if result.members is None else {"members": dict(result.members)}),
+        **({} if result.refits is None else {"refits": asdict(result.refits)}),
         "levels": list(intervals.levels) if intervals is not None else [],
         "arrays": descriptions,
         **{name: getattr(result, name) for name in COSTS},
@@ -87,6 +101,7 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             own=_own_errors(arrays, weathers),
             day_totals=_day_totals(arrays),
             members=about.get("members"),
+            refits=_refits(about.get("refits")),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
@@ -119,6 +134,14 @@ def _day_totals(arrays: dict[str, np.ndarray]) -> DayTotals | None:
 def _fallback(models: Any) -> dict[str, int] | None:
     """The number of locations of each simple model; None: not compared with any."""
     return None if models is None else {str(name): int(n) for name, n in models.items()}
+
+
+def _refits(about: Any) -> Refits | None:
+    """The refits on the way; None: the model stayed as it was fitted."""
+    if about is None:
+        return None
+    seconds = (None if each is None else float(each) for each in about["seconds"])
+    return Refits(int(about["days"]), tuple(map(str, about["dates"])), tuple(seconds))
 
 
 def _error_sums(arrays: dict[str, np.ndarray], name: str) -> ErrorSums:

@@ -24,6 +24,12 @@ RANDOMISED_NOTE = (
     "randomised coverage spreads every count evenly over ± ½ and should be the same there. "
 )
 
+FRESHNESS_NOTE = (
+    "A refitted model forecasts each day as a service would that is updated on the way: fitted to "
+    "all that was known at the last refit, from the run before, by the same choice on validation "
+    "as `forecaster update`. Changes are paired by date; + is a larger error. Times are medians."
+)
+
 Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it
 
 
@@ -42,7 +48,7 @@ def markdown_text(content: Content) -> str:
         parts += [*_bias(tested, weathers[0]), *_intervals(content), *_day_totals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
-        parts += _differences(content)
+        parts += [*_differences(content), *_freshness(content)]
     return "\n\n".join([*parts, *_failures(content["rows"])]) + "\n"
 
 
@@ -334,6 +340,61 @@ def _differences(content: Content) -> list[str]:
     return [_table([f"against {content['against']}", "RMSE", "MAPE"], lines), note]
 
 
+def _freshness(content: Content) -> list[str]:
+    """Return what refits on the way are worth and cost, overall and by month."""
+    rows = content.get("freshness", ())
+    if not rows:
+        return []
+    lines = []
+    for row in rows:
+        errors = [
+            cell
+            for metric in ("rmse", "mape")
+            for cell in (
+                *(_plain(row[metric][side], metric) for side in ("unchanged", "refitted")),
+                _difference(row["difference"][metric]),
+            )
+        ]
+        cost = [format_cost(row["seconds"]), format_share(row["share"])]
+        lines.append([row["model"], *errors, f"{row['refits']:,}", *cost])
+    heads = [f"refit every {count_of(rows[0]['days'], 'day')}"]
+    for metric in ("rmse", "mape"):
+        heads += [f"{TITLES[metric]} unchanged", "refitted", "change"]
+    tables = [_table([*heads, "refits", "s per refit", "% of a training"], lines)]
+    return [*tables, FRESHNESS_NOTE, *_months(rows)]
+
+
+def _months(rows: Sequence[Content]) -> list[str]:
+    """Return the change of the errors by refits in each month; empty for a single one."""
+    months = [month["month"] for month in rows[0]["months"]]
+    if len(months) < 2:  # noqa: PLR2004 (the table above says it)
+        return []
+    metrics = ("rmse", "mape")
+    lines = [
+        [month, *(format_change(row["months"][n][m]) for row in rows for m in metrics)]
+        for n, month in enumerate(months)
+    ]
+    heads = [f"{row['model']}: {TITLES[m].split()[0]}" for row in rows for m in metrics]
+    return [_table(["change by refits, %", *heads], lines)]
+
+
+def format_change(pair: Content) -> str:
+    """Format the relative change of an error by refits, in per cent: `−5.2`."""
+    if not pair["unchanged"] or pair["refitted"] is None:
+        return MISSING
+    change = 100 * (pair["refitted"] / pair["unchanged"] - 1)
+    return f"{change:+.1f}".replace("-", "−")
+
+
+def format_share(share: float | None) -> str:
+    """Format a share of the time of a training, in per cent."""
+    return MISSING if share is None else f"{100 * share:.0f}"
+
+
+def _plain(value: float | None, metric: str) -> str:
+    return format_score({"mean": value, "deviation": None}, metric)
+
+
 def _failures(rows: Iterable[Content]) -> list[str]:
     lines = [
         f"- {row['model']}, {trial}: {' '.join(reason.split())}"
@@ -358,7 +419,9 @@ def _csv_lines(row: Content) -> list[dict[str, Any]]:
             line |= _bias_columns(row)
             for mode, interval_scores in row["intervals"].items():
                 line |= _score_columns(interval_scores, f"{mode}_")
-        lines.append({**line, **{name: row[name] for name in costs}, "failures": failures})
+        refits = {} if row.get("refit_days") is None else {"refit_days": row["refit_days"]}
+        costs_of_row = {name: row[name] for name in costs}
+        lines.append({**line, **costs_of_row, **refits, "failures": failures})
     return lines
 
 

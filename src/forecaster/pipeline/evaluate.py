@@ -7,7 +7,12 @@ from pathlib import Path
 from forecaster.errors import count_of
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.backtest import BacktestResult
-from forecaster.evaluation.comparison import Comparison, ModelResult, describe_panel
+from forecaster.evaluation.comparison import (
+    Comparison,
+    ModelResult,
+    describe_panel,
+    refit_rows,
+)
 from forecaster.evaluation.model_specs import ModelSpec
 from forecaster.pipeline.experiment import Experiment
 from forecaster.pipeline.train import MessageCallback
@@ -108,31 +113,54 @@ class _Runner:
         ]
         failures = self._run([trial for trials in trials_of for trial in trials])
         rows = [
-            self._model_result(selection, trials, failures)
+            row
             for selection, trials in zip(selections, trials_of, strict=True)
+            for row in self._model_results(selection, trials, failures)
         ]
         about = {**describe_panel(self.experiment.panel), "recipe": recipe.digest()}
         test_ranges = self.experiment.tested or self.experiment.splits.test
         about["tested"] = [list(days) for days in test_ranges]
         return Comparison(rows, recipe.metrics.mape_cut, about)
 
-    def _model_result(
+    def _model_results(
         self, selection: ModelSelection, trials: Sequence[Trial], failures: Failures
-    ) -> ModelResult:
-        results, reasons = dict[int, BacktestResult](), dict(selection.failures)
-        runs: dict[int, str] = {}
-        for trial in trials:
-            result = load_result(trial, self.experiment)
-            if result is None:
-                reasons[f"seed {trial.seed}"] = failures.get(trial.folder, "it was not tested")
-            else:
-                results[trial.seed] = result
-                runs[trial.seed] = str(trial.folder.relative_to(self.experiment.folder))
-        spec, chosen = selection.spec, selection.chosen
-        return ModelResult(spec.name, spec.estimator, results, reasons, chosen, spec.of, runs)
+    ) -> list[ModelResult]:
+        """The row of a model, and of the same model refitted on the way."""
+        experiment, spec = self.experiment, selection.spec
+        tests = [_read_tests(trials, experiment, failures, days) for days in experiment.tests]
+        results, reasons = tests[0]
+        runs = {
+            trial.seed: str(trial.folder.relative_to(experiment.folder))
+            for trial in trials
+            if trial.seed in results
+        }
+        row = ModelResult(
+            spec.name,
+            spec.estimator,
+            results,
+            {**selection.failures, **reasons},
+            selection.chosen,
+            spec.of,
+            runs,
+        )
+        return [row, *refit_rows(row, *tests[-1], experiment.refit_days)]
 
     def _run(self, trials: Sequence[Trial]) -> Failures:
         return run_trials(trials, self.experiment, self.jobs, self.say, self.on_progress)
+
+
+def _read_tests(
+    trials: Sequence[Trial], experiment: Experiment, failures: Failures, refit_days: int | None
+) -> tuple[dict[int, BacktestResult], dict[str, str]]:
+    """The backtests by seed, and the reasons of those that are missing."""
+    results, reasons = dict[int, BacktestResult](), dict[str, str]()
+    for trial in trials:
+        result = load_result(trial, experiment, refit_days)
+        if result is None:
+            reasons[f"seed {trial.seed}"] = failures.get(trial.folder, "it was not tested")
+        else:
+            results[trial.seed] = result
+    return results, reasons
 
 
 def _options(spec: ModelSpec) -> dict[str, ModelSpec]:

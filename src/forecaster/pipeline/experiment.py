@@ -44,6 +44,7 @@ class Experiment:
     requested_weathers: Sequence[Weather]  # future covariates; the table reports the first
     tested: tuple[Range, ...] = ()  # replaces the recipe's test ranges
     panel_hash: str | None = None  # required of the panel, if given
+    refit_days: int | None = None  # models are also refitted on the way; None: they are not
 
     @cached_property
     def panel(self) -> Panel:
@@ -69,6 +70,11 @@ class Experiment:
     def suffix(self) -> str:
         """The suffix of files that belong to other test ranges: `-2020-03-01-2020-12-31`."""
         return "".join(f"-{day}" for pair in self.tested for day in pair)
+
+    @property
+    def tests(self) -> list[int | None]:
+        """The tests of each trial: of the unchanged model, and of one refitted every few days."""
+        return [None] if self.refit_days is None else [None, self.refit_days]
 
     @cached_property
     def weathers(self) -> list[Weather]:

@@ -9,10 +9,12 @@ import numpy as np
 
 from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, ForecasterError
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.backtest import BacktestResult, backtest
 from forecaster.evaluation.model_specs import ModelSpec
-from forecaster.evaluation.storage import load_backtest, save_backtest
+from forecaster.evaluation.refits import backtest_refitted
+from forecaster.evaluation.storage import load_backtest, save_backtest, test_name
 from forecaster.pipeline.experiment import Experiment
 from forecaster.pipeline.train import MessageCallback, RunInputs, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
@@ -20,7 +22,7 @@ from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe, change
 from forecaster.training.progress import ProgressCallback
 
-TEST, TRAINING = "test", "training"  # folders of a trial
+TRAINING, REFITS = "training", "refits"  # folders of a trial
 SECONDS = "seconds.json"  # the duration of its training
 MAX_REASON = 2_000  # characters
 
@@ -70,30 +72,64 @@ def run_trial(
     estimator, seconds = trained.estimator, trial.folder / SECONDS
     if not trained.was_finished:
         replace_file(seconds, bytes_writer(json.dumps(estimator.seconds).encode()))
-    if trial.tested and estimator.run is not None:
+    if trial.tested and estimator.run is not None and load_result(trial, experiment) is None:
         say(f"testing {trial}")
         tested = backtest(estimator, experiment.panel, experiment.origins, experiment.weathers)
         tested = replace(tested, seconds=_read_seconds(seconds))
         save_backtest(result_folder(trial, experiment), tested, str(estimator.run.digest))
+    if trial.tested and experiment.refit_days is not None:
+        _test_refitted(trial, estimator, experiment, say, on_progress)
     shutil.rmtree(trial.folder / TRAINING, ignore_errors=True)  # checkpoints are no longer needed
+
+
+def _test_refitted(
+    trial: Trial,
+    estimator: Estimator,
+    experiment: Experiment,
+    say: MessageCallback,
+    on_progress: ProgressCallback | None,
+) -> None:
+    """Test a trained model that is refitted on the way; finished refits are not repeated."""
+    days = experiment.refit_days
+    if days is None or estimator.run is None:
+        return
+
+    def say_of(stage: str) -> None:
+        say(f"{trial}: {stage}")
+
+    tested = backtest_refitted(
+        estimator,
+        experiment.panel,
+        experiment.origins,
+        experiment.weathers,
+        days,
+        folder=trial.folder / REFITS,
+        say=say_of,
+        on_progress=on_progress,
+    )
+    save_backtest(result_folder(trial, experiment, days), tested, str(estimator.run.digest))
 
 
 def is_done(trial: Trial, experiment: Experiment) -> bool:
     """Whether a trial is trained, and tested if it has to be."""
     if run_hash(trial, experiment) is None:
         return False
-    return not trial.tested or load_result(trial, experiment) is not None
+    results = (load_result(trial, experiment, days) for days in experiment.tests)
+    return not trial.tested or all(result is not None for result in results)
 
 
-def load_result(trial: Trial, experiment: Experiment) -> BacktestResult | None:
+def load_result(
+    trial: Trial, experiment: Experiment, refit_days: int | None = None
+) -> BacktestResult | None:
     """Return the backtest of a trial on the experiment's windows and weathers, or None.
 
-    A damaged result counts as missing, as does one of a version that did not measure bias: the
-    trial is tested again.
+    With a number of days it is that of the model refitted on the way. A damaged result counts as
+    missing, as does one of a version that did not measure bias: the trial is tested again.
     """
     try:
         run = run_hash(trial, experiment)
-        tested = load_backtest(result_folder(trial, experiment), run) if run is not None else None
+        folder = result_folder(trial, experiment, refit_days)
+        tested = load_backtest(folder, run) if run is not None else None
     except ArtifactError:
         return None
     if tested is None or tested.weather != experiment.weathers[0] or not tested.has_bias:
@@ -106,9 +142,9 @@ def load_result(trial: Trial, experiment: Experiment) -> BacktestResult | None:
     return tested.under(experiment.weathers)
 
 
-def result_folder(trial: Trial, experiment: Experiment) -> Path:
+def result_folder(trial: Trial, experiment: Experiment, refit_days: int | None = None) -> Path:
     """Return the folder of a trial's backtest on the experiment's test windows."""
-    return trial.folder / f"{TEST}{experiment.suffix}"
+    return trial.folder / test_name(experiment.suffix, refit_days)
 
 
 def run_hash(trial: Trial, experiment: Experiment) -> str | None:

@@ -4,36 +4,30 @@ Every step is found again by what it was made from (champion, panel, recipe), so
 call after a kill goes on where it was, and repeating it after the end changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
-from forecaster.artifact import Run, begin_run
-from forecaster.config import SplitsConfig
+from forecaster.artifact import Run
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.graph_arrays import PAIRS, graph_of
-from forecaster.estimators.match import match
-from forecaster.estimators.registry import find_estimator, load_estimator
+from forecaster.estimators.match import known_part, match, splits_of
+from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.challenge import WEEK_SECONDS, Challenge, Knowledge, challenge
-from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.extend import extend_graph, restrict_graph
-from forecaster.graph.renewal import renew_graph
+from forecaster.evaluation.refits import identify_refit, refit_in
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.train import TAKE_GRAPHS, MessageCallback
+from forecaster.pipeline.train import MessageCallback
 from forecaster.recipe import Recipe
-from forecaster.splits import SPLITS, Splits, cut_windows
+from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import ProgressCallback
 from forecaster.versions import PARENT, Version, Versions, save_verdict
 
 Promotion = Literal["never", "auto", "always"]
 HELD_OUT_DAYS = 14  # the newest, that the challenger does not learn from
 FEWEST_DAYS = 7  # of them, for an interval
-VALIDATION_DAYS = 28  # at most
 _DAY = np.timedelta64(1, "D")
 
 
@@ -86,19 +80,11 @@ def update(
     run = _run_of(champion)
     panel = _as_trained(run, panel, settings)
     splits = _split(run, panel, settings)
-    recipe = _with_splits(run.recipe, splits)
-    parents = {PARENT: str(run.digest), "panel": str(panel.digest)}
-    folder = _folder(versions, parents, recipe)
-    if not begin_run(folder, run.estimator, recipe, parents):
-        coming = find_estimator(run.estimator)(recipe=recipe)
-        coming.start = run
-        if isinstance(coming, TAKE_GRAPHS) and PAIRS in run.arrays:
-            coming.graph = _graph(run, panel, splits, say)
-        say(f"{folder.name}: training from {champion_version.name}")
-        coming.fit(panel, splits, folder=folder / "training", on_progress=on_progress)
-        coming.save(folder)
+    folder = _folder(versions, *identify_refit(run, panel, splits))
+    say(f"{folder.name}: training from {champion_version.name}")
+    challenger = refit_in(folder, champion, panel, splits, say, on_progress)
     say(f"{folder.name}: comparing with {champion_version.name}")
-    outcome = compare_versions(champion, load_estimator(folder), panel, splits)
+    outcome = compare_versions(champion, challenger, panel, splits)
     names = {"champion": champion_version.name, "challenger": folder.name}
     save_verdict(folder, {**names, "held_out": list(splits.test[0]), **outcome.to_json()})
     return _settle(versions, versions.find(folder.name), settings, was_finished=False)
@@ -120,7 +106,7 @@ def compare_versions(
     weeks = (_learned_until(after, panel) - _learned_until(before, panel)) / WEEK_SECONDS
     gained = len(after.about["ids"]) - len(before.about["ids"])
     more = Knowledge(gained, round(float(weeks), 2))
-    sides = (champion, _known_part(before, panel)), (challenger, panel)
+    sides = (champion, known_part(before, panel)), (challenger, panel)
     return challenge(*sides, origins, more)
 
 
@@ -147,18 +133,6 @@ def _settle(
     return Updated(version, verdict, str(versions.current), was_finished)
 
 
-def _graph(run: Run, panel: Panel, splits: Splits, say: MessageCallback) -> DependencyGraph:
-    """The graph of a run for the locations of a panel; estimated anew if it has drifted."""
-    graph = graph_of(run, _known_part(run, panel).locations)
-    present = {*panel.locations.ids}
-    kept = tuple(identity for identity in run.about["ids"] if identity in present)
-    extended = extend_graph(restrict_graph(graph, kept), panel.locations, panel.values)
-    renewal = renew_graph(extended, panel, splits, run.recipe.graph, say)
-    state = "has drifted: estimated anew" if renewal.has_drifted else "is kept"
-    say(f"the graph {state} (p = {renewal.p_value:.2g})")
-    return renewal.graph
-
-
 def _as_trained(run: Run, panel: Panel, settings: UpdateSettings) -> Panel:
     """The panel with the covariates of a run; one that does not continue its panel is refused."""
     ids, present = run.about["ids"], {*panel.locations.ids}
@@ -169,19 +143,11 @@ def _as_trained(run: Run, panel: Panel, settings: UpdateSettings) -> Panel:
         raise DataError(f"{sides} that the current run knows ({name_some(absent)}); {remedy}")
     if len(absent) == len(ids):
         raise ArtifactError("the panel has none of the run's locations; train a new run")
-    match(run, _known_part(run, panel))  # refuses another kind, step, zone and so on
+    match(run, known_part(run, panel))  # refuses another kind, step, zone and so on
     names = tuple(run.about["covariates"]), tuple(run.about["local_covariates"])
     if names == (panel.covariates.names, panel.local_covariates.names):
         return panel
     return _keep_digest(panel.select_covariates(*names), panel)
-
-
-def _known_part(run: Run, panel: Panel) -> Panel:
-    """The panel by the locations of a run; absent ones are missing."""
-    present = {*panel.locations.ids}
-    known = tuple(identity for identity in run.about["ids"] if identity in present)
-    absent = [identity for identity in run.about["ids"] if identity not in present]
-    return panel.select(known).with_absent(absent)
 
 
 def _keep_digest(part: Panel, panel: Panel) -> Panel:
@@ -202,30 +168,13 @@ def _split(run: Run, panel: Panel, settings: UpdateSettings) -> Splits:
         until = f"the current run has learned until {_stamp(_learned_until(run, panel))}"
         have = f"{max(new, 0):.1f} days of the panel come after it"
         raise DataError(f"{until}; {have}, {FEWEST_DAYS} are needed to compare; append newer data")
-    held_out = end - days * _DAY
-    validation = held_out - _validation_length(run, panel)
-    borders = [times[0], validation, held_out, end]
-    ranges = [[(f"{a}Z", f"{b - step}Z")] for a, b in pairwise(borders)]
-    return Splits(*ranges)
-
-
-def _validation_length(run: Run, panel: Panel) -> np.timedelta64:
-    """The length of the champion's validation split, at most four weeks, in whole days."""
-    splits = _splits_of(run)
-    inside = int(splits.mask("validation", panel.clock, panel.times).sum())
-    step = panel.times[1] - panel.times[0]
-    days = int(np.ceil(inside * step / _DAY))
-    return np.timedelta64(max(min(days, VALIDATION_DAYS), 1), "D")
-
-
-def _splits_of(run: Run) -> Splits:
-    ranges = run.about["splits"]
-    return Splits(*([tuple(pair) for pair in ranges[name]] for name in SPLITS))
+    step = int(np.searchsorted(times, end - days * _DAY))
+    return splits_of(run).until(panel, step, run.recipe.lags.horizon)
 
 
 def _learned_until(run: Run, panel: Panel) -> int:
     """The last step that a run has learned from, in training or validation: seconds since 1970."""
-    splits = _splits_of(run)
+    splits = splits_of(run)
     learned = np.zeros(len(panel.times), dtype=bool)
     for name in ("train", "validation"):
         learned |= splits.mask(name, panel.clock, panel.times)
@@ -241,15 +190,7 @@ def _stamp(seconds: int) -> str:
     return f"{np.datetime64(seconds, 's')}Z"
 
 
-def _with_splits(recipe: Recipe, splits: Splits) -> Recipe:
-    """The recipe with these ranges."""
-    ranges: dict[str, Sequence[tuple[str, str]]] = {
-        name: tuple(getattr(splits, name)) for name in SPLITS
-    }
-    return recipe.model_copy(update={"splits": SplitsConfig(**cast(Any, ranges))})
-
-
-def _folder(versions: Versions, parents: Mapping[str, str], recipe: Recipe) -> Path:
+def _folder(versions: Versions, recipe: Recipe, parents: Mapping[str, str]) -> Path:
     """The folder of the challenger: the one that was begun from the same, or a new one."""
     for version in reversed(versions.entries()):
         begun = {name: version.manifest.parents.get(name) for name in parents}

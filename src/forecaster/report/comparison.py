@@ -5,6 +5,7 @@ from typing import Any
 
 from forecaster.errors import count_of, need_extra
 from forecaster.evaluation.comparison import Comparison
+from forecaster.evaluation.tables import FRESHNESS_NOTE
 from forecaster.remaining import track
 from forecaster.report.arrangement import arrange
 from forecaster.report.data import ReportData
@@ -29,7 +30,14 @@ from forecaster.report.sections.provenance import (
 from forecaster.report.sections.reliability import check_reliability, key_figures
 from forecaster.report.sections.section import Picture, Section
 from forecaster.report.sections.what_if import what_if_section
-from forecaster.report.tables import ablation_table, cost_table, error_table, weather_table
+from forecaster.report.tables import (
+    ablation_table,
+    cost_table,
+    error_table,
+    freshness_table,
+    refit_month_table,
+    weather_table,
+)
 
 OF_THE_BEST = (  # sections about the recommended model
     next_steps_section, forecast_section, error_section, condition_section, bias_section,
@@ -67,6 +75,9 @@ def render_comparison(data: ReportData, sections: Sequence[Section]) -> str:
         outputs=_describe_outputs(comparison),
         ablations=ablation_table(comparison) if comparison.tested else None,
         weathers=weather_table(comparison),
+        freshness=freshness_table(comparison),
+        freshness_note=FRESHNESS_NOTE,
+        refit_months=refit_month_table(comparison),
         costs=cost_table(comparison) if comparison.tested else None,
         failures=[
             (row.name, part, reason)
@@ -95,7 +106,7 @@ def _inline(picture: Picture) -> Any:
 def _describe_comparison(data: ReportData) -> str:
     """Give the number of models, windows, locations and steps ahead."""
     comparison, panel = data.comparison, data.panel
-    models = count_of(len(comparison.rows), "model")
+    models = count_of(sum(row.refit_days is None for row in comparison.rows), "model")
     locations = count_of(len(panel.locations), "location")
     if not comparison.tested:
         return f"{models}, {locations}; no model was tested."

@@ -16,7 +16,7 @@ from forecaster.estimators.match import with_lags
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
-from forecaster.evaluation.storage import load_backtest
+from forecaster.evaluation.storage import load_backtest, test_name
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
@@ -24,11 +24,10 @@ from forecaster.recipe import Recipe, check_stage, read_recipe
 from forecaster.report.formatting import rate
 
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
-TEST = "test"  # folder of a run; the pipeline names it
 PLAIN_NAMES = ("value", "values", "y", "target")  # columns that do not name what is counted
 DERIVED = (  # entries of the table that are computed from the rows
     "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
-    "differences", "step_groups",
+    "differences", "step_groups", "freshness",
 )  # fmt: skip
 
 
@@ -183,9 +182,10 @@ def _open_panel(folder: Path, panel_folder: Path | None) -> Panel:
 def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResult:
     """Read a row of the table with the assessments of its runs."""
     assessments: dict[int, BacktestResult] = {}
+    refit_days = record.get("refit_days")
     for seed, path in record["runs"].items():
         run = read_manifest(folder / path, kind="run", reads=RUN_FORMAT).digest
-        tested = load_backtest(folder / path / f"{TEST}{suffix}", run)
+        tested = load_backtest(folder / path / test_name(suffix, refit_days), run)
         if tested is None:
             message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
@@ -198,6 +198,7 @@ def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResu
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],
         runs={int(seed): str(path) for seed, path in record["runs"].items()},
+        refit_days=refit_days,
     )
 
 

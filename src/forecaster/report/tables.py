@@ -13,10 +13,12 @@ from forecaster.evaluation.tables import (
     TITLES,
     chosen_text,
     format_bias,
+    format_change,
     format_cost,
     format_difference,
     format_mean,
     format_score,
+    format_share,
 )
 from forecaster.evaluation.verdict import SIMPLE_MODELS
 
@@ -77,7 +79,7 @@ def error_table(comparison: Comparison) -> HtmlTable:
 
 def ablation_table(comparison: Comparison) -> HtmlTable | None:
     """Return the errors of each variant of a model; None without variants."""
-    variants = [row for row in comparison.rows if row.of is not None]
+    variants = [r for r in comparison.rows if r.of is not None and r.refit_days is None]
     bases = {row.of for row in variants}
     rows = [row for row in comparison.rows if row.name in bases]
     if not variants:
@@ -94,6 +96,39 @@ def ablation_table(comparison: Comparison) -> HtmlTable | None:
     return HtmlTable(
         [(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)]
     )
+
+
+def freshness_table(comparison: Comparison) -> HtmlTable | None:
+    """Return what refits on the way are worth and cost; None without any."""
+    if not comparison.freshness:
+        return None
+    lines = []
+    for fresh in comparison.freshness:
+        cells = [TableCell(f"{fresh.refits:,}")]
+        for metric, pair in zip(FIGURES, (fresh.rmse, fresh.mape), strict=True):
+            cells += [
+                TableCell(_show(SeedMean(m), metric)) for m in (pair.unchanged, pair.refitted)
+            ]
+            cells.append(TableCell(format_difference(getattr(fresh.difference, metric))))
+        cells += [TableCell(format_cost(fresh.seconds)), TableCell(format_share(fresh.share))]
+        lines.append(TableRow(fresh.model, cells))
+    heads = ["unchanged", "refitted", "change"]
+    columns = [("", ["refits"]), *((TITLES[figure], heads) for figure in FIGURES)]
+    return HtmlTable([*columns, ("Cost", ["s per refit", "% of a training"])], [("", lines)])
+
+
+def refit_month_table(comparison: Comparison) -> HtmlTable | None:
+    """Return the change of the errors by refits in each month; None with one month or none."""
+    fresh = comparison.freshness
+    if not fresh or len(fresh[0].months) < 2:  # noqa: PLR2004 (nothing to compare)
+        return None
+    lines = []
+    for number, month in enumerate(fresh[0].months):
+        pairs = [pair for f in fresh for pair in (f.months[number].rmse, f.months[number].mape)]
+        cells = [TableCell(format_change(asdict(pair))) for pair in pairs]
+        lines.append(TableRow(month.month, cells))
+    heads = [TITLES["rmse"], "MAPE"]
+    return HtmlTable([(f"{f.model}, change in %", heads) for f in fresh], [("", lines)])
 
 
 def weather_table(comparison: Comparison) -> HtmlTable | None:
@@ -144,7 +179,7 @@ def cost_table(comparison: Comparison) -> HtmlTable:
     reference = comparison.reference
     relative = f"Relative to {reference.name}" if reference else ""
     lines = []
-    for row in comparison.tested:
+    for row in comparison.unchanged:
         difference = comparison.differences.get(row.name)
         differences = [format_difference(getattr(difference, f, None)) for f in FIGURES]
         weather, costs = comparison.weathers[0], row.costs()

@@ -120,7 +120,7 @@ def read_trainings(data: ReportData) -> Trainings:
                 seed: dict(manifest.about["learned"]["training"])
                 for seed, manifest in data.manifests(row).items()
             }
-            for row in data.comparison.tested
+            for row in data.comparison.unchanged
             if is_network(row.estimator)
         }
     except FOREIGN as error:

@@ -43,7 +43,7 @@ def list_runs(data: ReportData) -> list[TestedRun]:
     """Return every tested training with its folder and hash."""
     return [
         TestedRun(row.name, seed, row.runs[seed], manifest.digest)
-        for row in data.comparison.tested
+        for row in data.comparison.unchanged
         for seed, manifest in data.manifests(row).items()
     ]
 
