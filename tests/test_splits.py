@@ -317,6 +317,36 @@ def test_a_panel_that_is_too_short_says_what_it_needs() -> None:
     assert not explain_short(panel_of(np.ones((79, 1))), LagConfig(horizon=3))
 
 
+def test_a_later_fit_learns_all_up_to_its_step_and_validates_as_much_as_before() -> None:
+    panel = panel_of(np.ones((24 * 89, 1)))
+    splits = by_steps(panel, train=[(48, 239)], validation=[(240, 300)], test=[(301, 500)])
+    later = splits.until(panel, 24 * 61, horizon=3)
+    masks = [later.mask(name, panel.clock, panel.times) for name in SPLITS]
+    spans = [(int(np.argmax(mask)), int(mask.sum())) for mask in masks]
+    # 61 hours validate: three whole days; learning begins where it began
+    assert spans == [(48, 24 * 58 - 48), (24 * 58, 72), (24 * 61, 24 * 28)]
+
+
+@pytest.mark.parametrize(
+    ("step_minutes", "validated"), [(60, 28 * 24), (1440, 28), (7 * 1440, 22)]
+)
+def test_a_later_fit_validates_four_weeks_at_most_or_as_much_as_calibration_needs(
+    step_minutes: int, validated: int
+) -> None:
+    panel = panel_of(np.ones((2_003, 1)), step_minutes=step_minutes)
+    splits = by_steps(panel, train=[(0, 699)], validation=[(700, 1_699)], test=[(1_700, 2_002)])
+    later = splits.until(panel, 1_801, horizon=3)
+    assert later.mask("validation", panel.clock, panel.times).sum() == validated
+
+
+def test_a_later_fit_without_earlier_steps_is_refused() -> None:
+    panel = panel_of(np.ones((199, 1)))
+    splits = by_steps(panel, train=[(97, 140)], validation=[(141, 160)], test=[(161, 198)])
+    for step in (90, 110):
+        with pytest.raises(DataError, match="too few steps before"):
+            splits.until(panel, step, horizon=3)
+
+
 @given(
     st.integers(17, 97),
     st.floats(0.1, 0.4),

@@ -54,6 +54,23 @@ def test_a_run_ends_with_its_report(made: Path) -> None:
     assert (made / "figures" / "02-normal-week.svg").exists()
 
 
+def test_refits_on_the_way_are_in_the_tables_and_on_the_page(run: Run, copied: Path) -> None:
+    words = ("--out", copied, "--panel", copied / "panel", "--refit", "4d", "--models", "Ridge")
+    code, text, errors = run("evaluate", copied / "recipe.toml", *words)
+    assert code == 0, errors
+    assert "Ridge, seed 0: refit 2 of 2, 2021-04-12" in errors
+    assert "| refit every 4 days | RMSE unchanged | refitted | change |" in text
+    assert "--refit 4d" in (copied / "command.txt").read_text()
+    again = run("evaluate", copied / "recipe.toml", *words)
+    assert "refit 1" not in again[2]
+    code, _, errors = run("report", copied)
+    assert code == 0, errors
+    page = (copied / "report.html").read_text()
+    assert "What it is worth to stay up to date" in page
+    assert "Refitted every 4 days, Ridge has an RMSE" in page
+    assert "Change of RMSE" not in page  # a refit is no ablation
+
+
 def test_the_page_and_its_figures_are_written(run: Run, copied: Path) -> None:
     shutil.rmtree(copied / "figures")
     (copied / "report.html").unlink()

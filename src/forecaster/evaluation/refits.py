@@ -197,8 +197,8 @@ def with_splits(recipe: Recipe, splits: Splits) -> Recipe:
 
 def renewed_graph(run: Run, panel: Panel, splits: Splits, say: MessageCallback) -> DependencyGraph:
     """The graph of a run for the locations of a panel; estimated anew if it has drifted."""
-    from forecaster.graph.extend import extend_graph, restrict_graph  # numba: two seconds
-    from forecaster.graph.renewal import renew_graph
+    from forecaster.graph.extend import extend_graph, restrict_graph  # noqa: PLC0415
+    from forecaster.graph.renewal import renew_graph  # noqa: PLC0415 (numba: two seconds)
 
     graph = graph_of(run, known_part(run, panel).locations)
     present = {*panel.locations.ids}
