@@ -1,4 +1,4 @@
-"""A forecast as JSON, CSV and GeoJSON."""
+"""A forecast as JSON, CSV, GeoJSON and Arrow."""
 
 import csv
 import io
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
 from jaxtyping import Float, Float32
 
 from forecaster.estimators.table import mark_closed, quantile_name
@@ -16,6 +18,7 @@ from forecaster.serve.forecasting.forecast import Forecast
 
 SIGNIFICANT_DIGITS = 6
 BASIS_COLUMNS = ("model", "data_version", "stale", "degraded")  # in every row of a CSV
+BASIS_METADATA = b"forecaster.basis"  # of the schema of an Arrow stream
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a text
 
 
@@ -114,6 +117,48 @@ def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     shared = {name: value for name, value in content.items() if name != "forecasts"}
     return {"type": "FeatureCollection", **shared, "features": features}
+
+
+def to_arrow(forecast: Forecast, basis: Mapping[str, Any], column: int | None = None) -> bytes:
+    """Return the long table as an Arrow stream, with all digits and the basis in its metadata.
+
+    Args:
+        forecast: the forecast.
+        basis: model, data and origin.
+        column: of a single location; None: all.
+    """
+    batch, K = forecast.batch or to_batch(forecast), len(forecast.y_hat)
+    if column is not None:
+        batch = batch.slice(column * K, K)
+    schema = batch.schema.with_metadata({BASIS_METADATA: json.dumps(basis).encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def to_batch(forecast: Forecast) -> pa.RecordBatch:
+    """Return the columns of the long table, one location after the other.
+
+    `fallback`, `degraded` and `closed` are left out where no location has them.
+    """
+    (K, N), ids = forecast.y_hat.shape, forecast.locations.ids
+    location = np.repeat(np.arange(N, dtype=np.int32), K)
+    step = np.tile(np.arange(K), N)
+    times = pa.array(forecast.times.astype("datetime64[s]")).cast(pa.timestamp("s", "UTC"))
+    columns = {
+        "unique_id": pa.DictionaryArray.from_arrays(location, pa.array(ids, pa.string())),
+        "ds": times.take(pa.array(step)),
+    }
+    for name, values in _named_numbers(forecast).items():
+        columns[name] = pa.array(values.T.reshape(-1), from_pandas=True)
+    for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
+        if texts:
+            each = pa.array([texts.get(identity) for identity in ids], pa.string())
+            columns[name] = each.dictionary_encode().take(pa.array(location))
+    if forecast.closed is not None:
+        columns["closed"] = pa.array(forecast.closed.T.reshape(-1))
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def plain_text(value: object) -> str:

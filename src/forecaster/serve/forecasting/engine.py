@@ -13,7 +13,7 @@ from forecaster.errors import DataError
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecasts, measure_accuracy
-from forecaster.serve.forecasting.encode import to_json, utc_text
+from forecaster.serve.forecasting.encode import to_batch, to_json, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
 from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
@@ -180,11 +180,14 @@ def _final(
 ) -> Forecast | None:
     """Return the forecast, encoded here to relieve the event loop."""
     forecast = predictor.predict(model, snapshot, origin)
-    return None if forecast is None else replace(forecast, json=to_json(forecast))
+    return None if forecast is None else _encode(forecast)
 
 
 def _provisional(
     predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
 ) -> Forecast:
-    forecast = predictor.predict_provisional(model, snapshot, origin)
-    return replace(forecast, json=to_json(forecast))
+    return _encode(predictor.predict_provisional(model, snapshot, origin))
+
+
+def _encode(forecast: Forecast) -> Forecast:
+    return replace(forecast, json=to_json(forecast), batch=to_batch(forecast))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Bool, Float32, Shaped
 
 from forecaster.artifact import Run
@@ -100,6 +101,7 @@ class Forecast:
     totals: Totals | None = None  # over days; None: the horizon is shorter than a day
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
+    batch: pa.RecordBatch | None = None  # the long table
 
     @cached_property
     def times(self) -> Shaped[np.ndarray, " K"]:

@@ -18,7 +18,7 @@ from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 from forecaster.serve.forecasting.new_locations import why_not_forecast
-from forecaster.serve.http import content, schemas
+from forecaster.serve.http import arrow, content, schemas
 from forecaster.serve.http.routes import (
     READ_ERRORS,
     EngineParameter,
@@ -28,7 +28,7 @@ from forecaster.serve.http.routes import (
 from forecaster.serve.http.schemas import read_time
 from forecaster.serve.problems import Problem
 
-Format = Literal["json", "csv", "geojson"]
+Format = Literal["json", "csv", "geojson", "arrow"]
 LocationId = Annotated[
     str, Query(min_length=1, max_length=200, description="the id of a location")
 ]
@@ -43,6 +43,7 @@ FORECAST_CONTENT = {
     JSON: {"schema": {"$ref": f"#/components/schemas/{schemas.ForecastResponse.__name__}"}},
     "text/csv": {"schema": {"type": "string"}},
     "application/geo+json": {"schema": {"type": "object"}},
+    arrow.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
 }
 
 router = APIRouter(prefix="/v1", route_class=ReadRoute, responses=problem_responses(READ_ERRORS))
@@ -72,12 +73,14 @@ async def forecast(
     engine: EngineParameter,
     at: StepTime | None = None,
     location: LocationId | None = None,
-    format: Format = "json",  # noqa: A002 (its name in the URL)
+    format: Format | None = None,  # noqa: A002 (its name in the URL)
 ) -> Response:
     """Return the coming steps, from the newest origin or from `at`.
 
     A location that the run was not trained on is there after its first day of observations.
+    Without `format` it is JSON, or an Arrow stream if the header Accept names one.
     """
+    form = format or choose_format(request)
     deadline = time.monotonic() + engine.worker.seconds
     if location is not None:
         find_column(engine.data.snapshot, location)
@@ -86,13 +89,15 @@ async def forecast(
     columns = None if location is None else [forecast_column(engine, result, location)]
     basis = content.forecast_basis(result, freshness)
     age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
-    etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, format)).encode())
-    headers = {"ETag": etag, "Cache-Control": cache_control(engine)}
+    etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, form)).encode())
+    headers = {"ETag": etag, "Cache-Control": cache_control(engine), "Vary": "Accept"}
     if has_etag(request, etag):
         return Response(status_code=304, headers=headers)
-    job = partial(encode_forecast, result, basis, columns, format)
-    # The JSON of all locations exists already; slow encodings must not block the event loop.
-    body, media_type = job() if format == "json" else await engine.worker.run(job, deadline)
+    job = partial(encode_forecast, result, basis, columns, form)
+    # JSON and table of all locations exist already; slow encodings must not block the event loop.
+    body, media_type = (
+        job() if form in ("json", "arrow") else await engine.worker.run(job, deadline)
+    )
     return Response(body, media_type=media_type, headers=headers | basis_headers(basis))
 
 
@@ -183,12 +188,20 @@ def encode_forecast(
     result: Forecast, basis: dict[str, Any], columns: list[int] | None, form: Format
 ) -> tuple[bytes, str]:
     """Return a forecast in the requested format, and its media type."""
+    if form == "arrow":
+        column = None if columns is None else columns[0]
+        return encode.to_arrow(result, basis, column), arrow.MEDIA_TYPE
     if form == "csv":
         return encode.to_csv(result, basis, columns), "text/csv"
     if form == "geojson":
         return to_json({**encode.to_geojson(result, columns), **basis}), "application/geo+json"
     inside = result.json if columns is None else encode.to_json(result, columns)
     return to_json(basis)[:-1] + b"," + inside + b"}", JSON
+
+
+def choose_format(request: Request) -> Format:
+    """Return the format that the header Accept asks for."""
+    return "arrow" if arrow.accepts_arrow(request.headers.get("accept", "")) else "json"
 
 
 def cache_control(engine: Engine) -> str:

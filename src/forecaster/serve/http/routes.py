@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.access import Scope
+from forecaster.serve.http.arrow import ArrowRequest, is_arrow
 from forecaster.serve.http.schemas import ProblemDetails, read_json
 from forecaster.serve.problems import MEDIA_TYPE, Problem
 
@@ -52,6 +53,8 @@ class StrictRoute(APIRoute):
                 raise Problem(422, "unknown_parameter", f"allowed parameters: {listed}")
             if counts and max(counts.values()) > 1:
                 raise Problem(422, "doubled_parameter", "give each parameter once")
+            if is_arrow(request.headers.get("content-type", "")):
+                return await handle(ArrowRequest(request))
             return await handle(StrictRequest(request.scope, request.receive))
 
         return handle_strictly
