@@ -116,10 +116,13 @@ def _meaning(schema: str, key: str, field: dict[str, Any]) -> str:
     """The description of a field, or the comment beside it in the source."""
     from forecaster.serve.data.store import Receipt  # noqa: PLC0415
     from forecaster.serve.http import schemas  # noqa: PLC0415
+    from forecaster.serve.http.inference import endpoints, tensors  # noqa: PLC0415
 
     if "description" in field:
         return str(field["description"])
-    for kind in getattr(schemas, schema, Receipt).__mro__[:2]:
+    modules = (schemas, endpoints, tensors)
+    model = next((getattr(m, schema) for m in modules if hasattr(m, schema)), Receipt)
+    for kind in (each for each in model.__mro__[:2] if each is not object):
         if found := re.search(rf"^    {key}: .*  # (.+)$", inspect.getsource(kind), re.MULTILINE):
             return found[1]
     return ""

@@ -151,6 +151,22 @@ def test_the_service_answers_as_the_guide_says(
     assert terminal.compared, "the guide shows no output of a command"
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_the_protocols_of_the_guide_are_spoken(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for language, code in _blocks("guides/protocols.md"):
+        if language == "console":
+            terminal.run(code)
+            continue
+        host = ADDRESS.removeprefix("http://")
+        here = code.replace(host, terminal.url.removeprefix("http://"))
+        _python(here, "guides/protocols.md", names)
+    assert (names["table"].num_rows, names["result"].as_numpy("y_hat").shape) == (9, (3, 3))
+
+
 @pytest.mark.servers
 def test_the_guide_of_databases_reads_and_writes_what_it_says(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

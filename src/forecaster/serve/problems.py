@@ -7,10 +7,12 @@ from typing import Any
 
 from fastapi import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from forecaster.errors import message_lines
 
 MEDIA_TYPE = "application/problem+json"
+INFERENCE = "/v2"  # paths of the Open Inference Protocol
 IDS = random.Random()  # noqa: S311 (an id need not be secret, and the system's source is slow)
 RETRY_SECONDS = 1  # after which a refused request may be retried
 
@@ -41,10 +43,12 @@ def problem_fields(problem: Problem, identity: str) -> dict[str, Any]:
     }
 
 
-def to_response(problem: Problem, identity: str) -> Response:
-    """Return the response to a failed request."""
-    body = json.dumps(problem_fields(problem, identity)).encode()
-    return Response(body, problem.status_code, problem.headers, MEDIA_TYPE)
+def to_response(problem: Problem, scope: Scope) -> Response:
+    """Return the response to a failed request of an ASGI scope."""
+    fields = problem_fields(problem, scope["state"]["id"])
+    if scope["path"].startswith(INFERENCE):
+        fields["error"] = fields["detail"]  # as its clients look for it
+    return Response(json.dumps(fields).encode(), problem.status_code, problem.headers, MEDIA_TYPE)
 
 
 def internal_error() -> Problem:

@@ -19,6 +19,8 @@ from forecaster.errors import name_some
 from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http import read, write
+from forecaster.serve.http.inference import endpoints as inference
+from forecaster.serve.http.inference.tensors import InferenceRequest
 from forecaster.serve.http.limits import RequestLimits
 from forecaster.serve.http.metrics import Metrics
 from forecaster.serve.http.routes import (
@@ -54,9 +56,13 @@ def create_app(engine: Engine, settings: HttpSettings | None = None) -> RequestL
     app.include_router(write.router)
     app.include_router(write.administration)
     app.include_router(_health())
+    for router in inference.ROUTERS:
+        app.include_router(router)
     _add_page(app, settings.tiles)
     app.add_api_route("/v1", _list_endpoints, include_in_schema=False)
-    app.openapi_schema = _add_schemas(app.openapi(), ForecastResponse, ProblemDetails)
+    app.openapi_schema = _add_schemas(
+        app.openapi(), ForecastResponse, ProblemDetails, InferenceRequest
+    )
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(Exception, _on_error)
@@ -159,7 +165,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         headers = dict(error.headers or {})
         error = Problem(error.status_code, code, str(error.detail))
         error.headers = headers
-    return to_response(error, request.state.id)
+    return to_response(error, request.scope)
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
@@ -169,10 +175,10 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
         faults = list(error.errors())
     texts = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
     detail = name_some(texts)
-    return to_response(Problem(422, "invalid", detail), request.state.id)
+    return to_response(Problem(422, "invalid", detail), request.scope)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     """Log an internal error by the id of its request, and return only that id."""
     log.error("request %s failed", request.state.id, exc_info=error)
-    return to_response(internal_error(), request.state.id)
+    return to_response(internal_error(), request.scope)

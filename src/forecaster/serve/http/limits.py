@@ -82,11 +82,13 @@ class _Exchange:
             self._check_host(hosts)
             await app(self._scope, self.receive, self.send)
         except Problem as problem:
-            await to_response(problem, self.id)(self._scope, self.receive, self.send)
+            await to_response(problem, self._scope)(self._scope, self.receive, self.send)
         except Exception:
             if not self.status:  # otherwise the app has logged it and responded
                 log.exception("request %s failed", self.id)
-                await to_response(internal_error(), self.id)(self._scope, self.receive, self.send)
+                await to_response(internal_error(), self._scope)(
+                    self._scope, self.receive, self.send
+                )
 
     def _check_limits(self) -> None:
         """Refuse a request that is too large or encoded, before its body is read."""
