@@ -238,7 +238,7 @@ def test_V13_a_hangup_loads_the_run_anew_or_leaves_the_old_one(
     (place / "manifest.json").write_text("{}")
     child.end(signal.SIGHUP)
     for _ in range(200):
-        if "forecaster_reloads_failed_total 1" in child.get("/metrics").body.decode():
+        if 'forecaster_reloads_total{outcome="failed"} 1.0' in child.get("/metrics").body.decode():
             break
         time.sleep(0.02)
     assert child.get("/v1/forecast").json["model"] == second

@@ -11,13 +11,15 @@ from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine, Feed
 from forecaster.serve.forecasting.forecast import ServedModel
+from forecaster.versions import run_folder
 
 
 def load_model(run: Path) -> ServedModel:
-    """Return the model of a saved run."""
-    estimator = load_estimator(run)
+    """Return the model of a saved run, of a folder of versions the current one."""
+    folder = run_folder(run)
+    estimator = load_estimator(folder)
     digest = estimator.run.digest if estimator.run is not None else None
-    return ServedModel(estimator, str(digest)[:12])
+    return ServedModel(estimator, str(digest)[:12], folder.name if folder != run else None)
 
 
 def open_engine(

@@ -16,9 +16,13 @@ IDS = tuple(f"L000{n}" for n in range(1, 6))
 
 
 def record(y_hat: float, low: float, high: float) -> PastForecast:
-    return PastForecast(
-        IDS, *(np.full((3, 5), value, dtype=np.float32) for value in (y_hat, low, high))
-    )
+    return constant(IDS, y_hat, low, y_hat, high)
+
+
+def constant(ids: tuple[str, ...], y_hat: float, *quantiles: float) -> PastForecast:
+    levels = np.array(quantiles, dtype=np.float32)[:, None, None]
+    shape = 3, len(ids)
+    return PastForecast(ids, np.full(shape, y_hat, dtype=np.float32), np.tile(levels, (1, *shape)))
 
 
 def test_a_location_without_a_past_forecast_is_left_out(model: ServedModel, panel: Panel) -> None:
@@ -30,8 +34,7 @@ def test_a_location_without_a_past_forecast_is_left_out(model: ServedModel, pane
     before = measure_accuracy(model, Snapshot(panel), narrow, HOURS)
     assert measure_accuracy(model, wide, narrow, HOURS) == before
     both = dict(narrow)
-    parts = (np.full((3, 6), value, dtype=np.float32) for value in (7.0, 0.0, 1e6))
-    both[HOURS - 4] = PastForecast(("new", *IDS), *parts)  # any order
+    both[HOURS - 4] = constant(("new", *IDS), 7.0, 0.0, 7.0, 1e6)  # any order
     after = measure_accuracy(model, wide, both, HOURS)
     assert after["terms"] == before["terms"] + 3
     assert after["bias_by_size"] == before["bias_by_size"]

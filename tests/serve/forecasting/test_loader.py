@@ -52,7 +52,7 @@ def test_V9_a_service_without_a_run_is_alive_and_says_what_is_wrong(
         reply = service.get(f"/v1/{path}")
         assert (reply.status, reply.json["code"]) == (503, "no_model")
     figures = service.get("/metrics").body.decode()
-    assert "forecaster_ready 0" in figures
+    assert "forecaster_ready 0.0" in figures
     assert "forecaster_run{" not in figures
 
 
@@ -112,7 +112,8 @@ def test_V13_a_bad_run_leaves_the_old_one(
     asking.join()
     assert set(told) == {(200, service.engine.model.digest)}
     assert loader.reloads == {"done": 0, "failed": rounds(7, 30)}
-    assert "forecaster_reloads_failed_total" in service.get("/metrics").body.decode()
+    failed = f'forecaster_reloads_total{{outcome="failed"}} {rounds(7, 30)}.0'
+    assert failed in service.get("/metrics").body.decode()
 
 
 def test_V13_a_run_of_other_locations_leaves_the_old_one(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 
 from forecaster.estimators.intervals.calibration import local_hours
 from forecaster.evaluation.bias import bias_by_hour, bias_by_size, location_sizes
@@ -14,6 +14,7 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 
 DAY_MINUTES = 24 * 60
+_ENDS = 2  # of an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +23,7 @@ class PastForecast:
 
     ids: tuple[str, ...]  # of its locations
     y_hat: Float32[np.ndarray, "K N"]
-    low: Float32[np.ndarray, "K N"]  # the ends of the widest interval; NaN without one
-    high: Float32[np.ndarray, "K N"]
+    quantiles: Float32[np.ndarray, "Q K N"]
     y_relative: Float32[np.ndarray, "K N"] | None = None  # for MAPE; None: y_hat serves both
 
 
@@ -45,11 +45,8 @@ class PastForecasts:
 
     def add(self, forecast: Forecast) -> None:
         """Keep a forecast, unless there is one from its origin already."""
-        y_hat, key = forecast.y_hat, forecast.key
-        unknown = np.full_like(y_hat, np.nan)
-        has_interval = len(forecast.quantile_levels) > 1
-        low, high = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
-        past = PastForecast(forecast.locations.ids, y_hat, low, high, forecast.y_relative)
+        key, ids = forecast.key, forecast.locations.ids
+        past = PastForecast(ids, forecast.y_hat, forecast.quantiles, forecast.y_relative)
         self._keep((key.model, key.origin), past)
 
     def missing_origins(self, model: ServedModel, newest: int, steps: int) -> list[int]:
@@ -76,6 +73,66 @@ class PastForecasts:
             self._forecasts.popitem(last=False)
 
 
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Past forecasts, and what was observed since; all of one shape."""
+
+    origins: Int64[np.ndarray, " B"]
+    steps: Int64[np.ndarray, "B K"]
+    observed: Float32[np.ndarray, "B K N"]  # NaN: missing, or the step is not over
+    compared: Float32[np.ndarray, "B K N"]  # of these what all three forecasts have
+    y_hat: Float32[np.ndarray, "B K N"]  # NaN: not forecast
+    y_relative: Float32[np.ndarray, "B K N"]
+    quantiles: Float32[np.ndarray, "Q B K N"]
+    naive: Float32[np.ndarray, "B K N"]  # the value a week before
+    last: Float32[np.ndarray, "B K N"]  # the value at the origin
+
+    @staticmethod
+    def of(
+        model: ServedModel, snapshot: Snapshot, forecasts: dict[int, PastForecast], closed: int
+    ) -> "Outcomes":
+        """Align past forecasts with the observations; for the arguments see `measure_accuracy`."""
+        K, ids = model.horizon, snapshot.locations.ids
+        origins = np.array(sorted(forecasts), dtype=np.int64)
+        steps = origins[:, None] + np.arange(1, K + 1)
+        final = snapshot.final_values_at(steps)
+        observed = np.where((steps < closed)[..., None], final, np.float32(np.nan))
+        past = [forecasts[origin] for origin in origins.tolist()]
+        aligned = _Alignment(K, ids, [forecast.ids for forecast in past])
+        y_hat = aligned.stack([forecast.y_hat for forecast in past])
+        levels = range(len(model.quantile_levels))
+        quantiles = [aligned.stack([forecast.quantiles[q] for forecast in past]) for q in levels]
+        naive = snapshot.final_values_at(snapshot.week_before(origins, K))
+        last = np.broadcast_to(snapshot.final_values_at(origins)[:, None], observed.shape)
+        return Outcomes(
+            origins=origins,
+            steps=steps,
+            observed=observed,
+            compared=np.where(np.isnan(naive + last + y_hat), np.float32(np.nan), observed),
+            y_hat=y_hat,
+            y_relative=aligned.stack([_relative(forecast) for forecast in past]),
+            quantiles=np.array(quantiles, dtype=np.float32).reshape(len(levels), *observed.shape),
+            naive=naive,
+            last=last,
+        )
+
+    def since(self, origin: int) -> "Outcomes":
+        """Those of the forecasts from an origin on."""
+        n = int(np.searchsorted(self.origins, origin))
+        parts = {name: values[n:] for name, values in vars(self).items()}
+        return Outcomes(**{**parts, "quantiles": self.quantiles[:, n:]})
+
+    @property
+    def inside(self) -> Float64[np.ndarray, "B K N"]:
+        """1 where a value is within the outermost quantiles, NaN where that is not known."""
+        if len(self.quantiles) < _ENDS:
+            return np.full(self.observed.shape, np.nan)
+        low, high = self.quantiles[0], self.quantiles[-1]
+        unknown = np.isnan(self.observed) | np.isnan(low)
+        inside = (low <= self.observed) & (self.observed <= high)
+        return np.where(unknown, np.nan, inside.astype(np.float64))
+
+
 def measure_accuracy(
     model: ServedModel, snapshot: Snapshot, forecasts: dict[int, PastForecast], closed: int
 ) -> dict[str, Any]:
@@ -90,43 +147,25 @@ def measure_accuracy(
         forecasts: by origin.
         closed: number of steps that are over; values of later ones are not final.
     """
-    K, ids = model.horizon, snapshot.locations.ids
     mape_cut, levels = model.estimator.recipe.metrics.mape_cut, model.quantile_levels
-    origins = np.array(sorted(forecasts), dtype=np.int64)
-    steps = origins[:, None] + np.arange(1, K + 1)
-    observed = np.where(
-        (steps < closed)[..., None], snapshot.final_values_at(steps), np.float32(np.nan)
-    )
-    past = [forecasts[origin] for origin in origins.tolist()]
-    aligned = _Alignment(K, ids, [forecast.ids for forecast in past])
-    y_hat = aligned.stack([forecast.y_hat for forecast in past])
-    low = aligned.stack([forecast.low for forecast in past])
-    high = aligned.stack([forecast.high for forecast in past])
-    y_relative = aligned.stack([_relative(forecast) for forecast in past])
-    naive = snapshot.final_values_at(snapshot.week_before(origins, K))
-    last = np.broadcast_to(snapshot.final_values_at(origins)[:, None], observed.shape)
-    compared = np.where(np.isnan(naive + last + y_hat), np.nan, observed)  # of all the same terms
-    y_hat, y_relative = np.nan_to_num(y_hat), np.nan_to_num(y_relative)
-    errors = Errors(
-        sum_errors(compared, y_hat, mape_cut, y_relative),
-        sum_errors(compared, np.nan_to_num(naive), mape_cut),
-        sum_errors(compared, np.nan_to_num(last), mape_cut),
-    )
+    outcomes = Outcomes.of(model, snapshot, forecasts, closed)
+    errors, inside = Errors.of(outcomes, mape_cut), outcomes.inside
+    ids = snapshot.locations.ids
     of_run = [n for n, identity in enumerate(ids) if identity in model.ids]  # with a size
-    by_location = _sum_by_location(compared[..., of_run], y_hat[..., of_run])
-    unknown = np.isnan(observed) | np.isnan(low)
-    inside = np.where(unknown, np.nan, (low <= observed) & (observed <= high))
+    y_hat = np.nan_to_num(outcomes.y_hat)
+    by_location = _sum_by_location(outcomes.compared[..., of_run], y_hat[..., of_run])
+    relative = any(past.y_relative is not None for past in forecasts.values())
     return {
         **errors.scores(),
-        "mape_of": "y_hat" if all(f.y_relative is None for f in past) else "y_relative",
+        "mape_of": "y_relative" if relative else "y_hat",
         "coverage": _mean(inside),
         "expected_coverage": levels[-1] - levels[0] if len(levels) > 1 else None,
         "terms": int(errors.model.values.sum()),
         "by_step": [
             {"step": k + 1, **errors.step(k).scores(), "coverage": _mean(inside[:, k])}
-            for k in range(K)
+            for k in range(model.horizon)
         ],
-        **_bias(model, snapshot, errors.model, by_location, steps),
+        **_bias(model, snapshot, errors.model, by_location, outcomes.steps),
     }
 
 
@@ -136,6 +175,20 @@ class Errors(NamedTuple):
     model: ErrorSums
     naive: ErrorSums  # of the value a week before
     last_value: ErrorSums
+
+    @staticmethod
+    def of(outcomes: Outcomes, mape_cut: float) -> "Errors":
+        """The errors of the values that all three have forecast."""
+        y_hat, y_relative, naive, last = (
+            np.nan_to_num(values)
+            for values in (outcomes.y_hat, outcomes.y_relative, outcomes.naive, outcomes.last)
+        )
+        compared = outcomes.compared
+        return Errors(
+            sum_errors(compared, y_hat, mape_cut, y_relative),
+            sum_errors(compared, naive, mape_cut),
+            sum_errors(compared, last, mape_cut),
+        )
 
     def step(self, k: int) -> "Errors":
         """The errors of one step ahead."""

@@ -5,18 +5,19 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from forecaster.errors import DataError
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
-from forecaster.serve.forecasting.accuracy import PastForecasts, measure_accuracy
+from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.encode import to_batch, to_json, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
 from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
+from forecaster.serve.forecasting.quality import HOURS, Period, Quality, measure_quality
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
 from forecaster.serve.problems import Problem
 
@@ -27,6 +28,7 @@ MAX_EXPLANATIONS = 4  # that may wait; each takes seconds
 EXPLAIN_SECONDS = 25.0
 CACHED_FORECASTS = 64
 ACCURACY_HOURS = 168
+QUALITY_SECONDS = 60.0  # between two measurements
 NO_MODEL = "no run is loaded; see the service's log"
 JsonObject = dict[str, Any]
 Feed = Callable[[LiveData], Coroutine[Any, Any, None]]
@@ -57,6 +59,7 @@ class Engine:
         self.replay_step_seconds: float | None = None  # None: no replay
         self._cache: OrderedDict[ForecastKey, Forecast] = OrderedDict()
         self._pending: dict[ForecastKey, asyncio.Task[Forecast]] = {}
+        self._quality: _MeasuredQuality | None = None
         self._logged: ForecastKey | None = None  # the last failure that was logged
 
     @property
@@ -97,6 +100,37 @@ class Engine:
         past = self.past_forecasts.recent(model, forecast.key.origin, steps)
         job = partial(measure_accuracy, model, snapshot, past, self.data.closed_steps())
         return forecast, freshness, await self.worker.run(job, deadline)
+
+    async def quality(self) -> Quality | None:
+        """Return the quality of the last forecasts, measured at most once a minute.
+
+        None: it is not known. While forecasts are requested faster than they can be made, it is
+        that of the last time.
+        """
+        model, snapshot = self.loader.model, self.data.snapshot
+        origin = self.data.freshness(snapshot).newest
+        if model is None or origin is None:
+            return None
+        known = self._quality
+        if known is not None and known.model != model.digest:
+            known = None
+        if known is None or time.monotonic() >= known.time + QUALITY_SECONDS:
+            past, closed = self._past(model, origin), self.data.closed_steps()
+            job = partial(measure_quality, model, snapshot, past, origin, closed)
+            try:
+                known = _MeasuredQuality(model.digest, await self.worker.run(job))
+            except DataError:  # the history is incomplete
+                known = None
+            except Problem as problem:
+                log.warning("the quality of forecasts was not measured: %s", problem)
+            self._quality = known
+        return None if known is None else known.quality
+
+    def _past(self, model: ServedModel, origin: int) -> dict[Period, dict[int, PastForecast]]:
+        """Return the past forecasts of each period."""
+        steps = {period: self.data.count_steps(hours) for period, hours in HOURS.items()}
+        recent = self.past_forecasts.recent
+        return {period: recent(model, origin, count) for period, count in steps.items()}
 
     def log_failure(self, key: ForecastKey | None, message: str) -> None:
         """Log the current exception, once for as long as the same forecast fails."""
@@ -173,6 +207,15 @@ class Engine:
             if outdated or time.monotonic() > began + PREPARE_SECONDS:
                 return await self.worker.run(provisional, deadline)
         return forecast
+
+
+@dataclass(frozen=True)
+class _MeasuredQuality:
+    """The quality of a model's last forecasts, and when it was measured."""
+
+    model: str
+    quality: Quality
+    time: float = field(default_factory=time.monotonic)
 
 
 def _final(

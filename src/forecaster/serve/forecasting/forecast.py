@@ -23,6 +23,7 @@ class ServedModel:
 
     estimator: Estimator
     digest: str  # 12 hex digits of the run's hash
+    version: str | None = None  # its name in a folder of versions
 
     @property
     def horizon(self) -> int:

@@ -116,11 +116,11 @@ def _health() -> APIRouter:
         return {"status": "ready"}
 
     @guarded.get("/metrics", responses=problem_responses(READ_ERRORS), response_class=Response)
-    async def metrics(request: Request) -> Response:
-        """Return metrics for Prometheus."""
-        state = request.app.state
-        text = state.metrics.render(state.engine)
-        return Response(text, media_type="text/plain; version=0.0.4")
+    async def metrics(request: Request, engine: EngineParameter) -> Response:
+        """Return metrics for Prometheus, with the quality of the last day and week."""
+        metrics, accept = request.app.state.metrics, request.headers.get("accept", "")
+        content, media_type = metrics.render(engine, await engine.quality(), accept)
+        return Response(content, headers={"Content-Type": media_type})
 
     router.include_router(guarded)
     return router

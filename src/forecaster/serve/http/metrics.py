@@ -1,75 +1,161 @@
-"""Metrics in the text format of Prometheus."""
+"""Metrics for Prometheus: requests, the service, its data, and the quality of its forecasts.
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+The number of series is bounded: labels are routes, statuses, periods, states, the served run, and
+at most ten locations.
+"""
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from forecaster import __version__
+from forecaster.errors import printable
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.forecasting.quality import Quality
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-Labels = tuple[tuple[str, str], ...]
+FIGURES = {
+    "rmse": "RMSE of forecasts, in units of the data",
+    "mape": "MAPE of forecasts, a fraction",
+    "bias": "bias of forecasts, a fraction; above 0: too high",
+    "coverage": "share of values inside the interval",
+    "width": "mean width of the interval, in units of the data",
+    "pinball": "pinball loss, mean over values and levels",
+    "naive_rmse": "RMSE of the value a week before, of the same values",
+    "values": "number of values that were compared",
+}
+STATES = {
+    "present": "locations of the data",
+    "silent": "open locations without a value in the recent steps",
+    "closed": "locations that are closed, by their dates or opening hours",
+    "implausible": "locations with an implausible or repeated value in the last day",
+}
+Gauges = Iterator[Metric]
 
 
 class Metrics:
-    """Counts of requests by route and status, and their durations."""
+    """Counts of requests by route and status, and their durations; counts of connections."""
 
     def __init__(self) -> None:
-        self.requests: Counter[Labels] = Counter()
+        self.registry = CollectorRegistry(auto_describe=True)
         self.refused = 0  # before the request was parsed
         self.connections = 0
-        self._buckets: Counter[float] = Counter()
-        self._seconds = 0.0
+        labels = ["method", "route", "status"]
+        self.requests = Counter("forecaster_requests", "requests", labels, registry=self.registry)
+        self.seconds = Histogram(
+            "forecaster_request_seconds", "duration of requests", ["route"], registry=self.registry
+        )
+        ProcessCollector(registry=self.registry)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         label = method if method in METHODS else "other"  # a client may send any method
-        self.requests[("method", label), ("route", route), ("status", str(status))] += 1
-        self._buckets[min((b for b in BUCKETS if seconds <= b), default=float("inf"))] += 1
-        self._seconds += seconds
+        self.requests.labels(label, route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
 
-    def render(self, engine: Engine) -> str:
-        """Return all metrics as text."""
-        freshness, model = engine.data.freshness(), engine.loader.model
-        lines = [
-            *_lines("forecaster_requests_total", "counter", self.requests),
-            *self._histogram(),
-            *_lines("forecaster_refused_total", "counter", {(): self.refused}),
-            *_lines("forecaster_connections", "gauge", {(): self.connections}),
-            *_lines("forecaster_forecasts_computed_total", "counter", {(): engine.computed}),
-            *_lines("forecaster_forecasts_reused_total", "counter", {(): engine.reused}),
-            *_lines("forecaster_queue", "gauge", {(): engine.worker.pending}),
-            *_lines("forecaster_workers_replaced_total", "counter", {(): engine.worker.replaced}),
-            *_lines("forecaster_ready", "gauge", {(): int(engine.why_not_ready() is None)}),
-            *_lines("forecaster_data_version", "gauge", {(): engine.data.snapshot.version}),
-        ]
-        if model is not None:
-            lines += _lines("forecaster_run", "gauge", {(("model", model.digest),): 1})
-        for outcome, count in engine.loader.reloads.items():
-            lines += _lines(f"forecaster_reloads_{outcome}_total", "counter", {(): count})
-        if freshness.age_seconds is not None:
-            lines += _lines("forecaster_data_age_seconds", "gauge", {(): freshness.age_seconds})
-        return "\n".join(lines) + "\n"
+    def render(self, engine: Engine, quality: Quality | None, accept: str) -> tuple[bytes, str]:
+        """Return all metrics in the format that a client accepts, and its media type.
 
-    def _histogram(self) -> list[str]:
-        name, total = "forecaster_request_seconds", 0
-        counts: dict[Labels, int] = {}
-        for bound in (*BUCKETS, float("inf")):
-            total += self._buckets[bound]
-            counts[(("le", "+Inf" if bound == float("inf") else f"{bound:g}"),)] = total
-        lines = _lines(f"{name}_bucket", "histogram", counts)
-        lines[0] = f"# TYPE {name} histogram"
-        return [*lines, f"{name}_sum {self._seconds:.6f}", f"{name}_count {total}"]
+        Args:
+            engine: the service.
+            quality: of its forecasts; None: not known.
+            accept: the client's header.
+        """
+        encode, media_type = choose_encoder(accept)
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected(self.registry.collect))
+        registry.register(_Collected(lambda: _of_service(self, engine)))
+        registry.register(_Collected(lambda: _of_data(engine)))
+        if quality is not None:
+            registry.register(_Collected(lambda: _of_quality(quality)))
+        content: bytes = encode(registry)
+        return content, media_type
 
 
-def _lines(name: str, kind: str, values: Mapping[Labels, int]) -> list[str]:
-    return [f"# TYPE {name} {kind}", *(f"{name}{_labels(k)} {v}" for k, v in values.items())]
+class _Collected(Collector):
+    """Metrics that are read when they are asked for."""
+
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Gauges:
+        return iter(self._collect())
 
 
-def _labels(labels: Iterable[tuple[str, str]]) -> str:
-    pairs = ",".join(f'{name}="{escape(text)}"' for name, text in labels)
-    return f"{{{pairs}}}" if pairs else ""
+def _of_service(metrics: Metrics, engine: Engine) -> Gauges:
+    """Yield what the service does."""
+    model, worker = engine.loader.model, engine.worker
+    yield _counter("refused", "forecasts refused before they were parsed", metrics.refused)
+    yield _counter("forecasts_computed", "computed forecasts", engine.computed)
+    yield _counter("forecasts_reused", "forecasts from the cache", engine.reused)
+    yield _counter("workers_replaced", "computing threads that hung", worker.replaced)
+    reloads = CounterMetricFamily("forecaster_reloads", "reloads of the run", labels=["outcome"])
+    for outcome, count in engine.loader.reloads.items():
+        reloads.add_metric([outcome], count)
+    yield reloads
+    yield _gauge("connections", "open connections", metrics.connections)
+    yield _gauge("queue", "jobs that are computed or wait", worker.pending)
+    yield _gauge("ready", "1 if there is a forecast of now", engine.why_not_ready() is None)
+    yield _labelled("build", "version of the program", {"version": __version__})
+    if model is not None:
+        served = {"model": model.digest, "version": printable(model.version or "")}
+        yield _labelled("run", "the served run, and its name among versions", served)
 
 
-def escape(text: str) -> str:
-    """Return the text of a label, escaped for Prometheus."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _of_data(engine: Engine) -> Gauges:
+    """Yield how old the data is."""
+    freshness = engine.data.freshness()
+    yield _gauge("data_version", "grows with every write", engine.data.snapshot.version)
+    yield _gauge("stale", "1 if the newest data is old", freshness.stale)
+    yield _gauge("writable", "0 if observations cannot be stored", engine.data.broken is None)
+    if freshness.age_seconds is not None:
+        about = "age of the newest step with enough observations, in seconds"
+        yield _gauge("data_age_seconds", about, freshness.age_seconds)
+
+
+def _of_quality(quality: Quality) -> Gauges:
+    """Yield the quality of the last forecasts, overall and at the worst locations."""
+    if quality.expected_coverage is not None:
+        about = "coverage of calibrated intervals"
+        yield _gauge("expected_coverage", about, quality.expected_coverage)
+    for name, about in FIGURES.items():
+        overall = GaugeMetricFamily(f"forecaster_{name}", about, labels=["period"])
+        for period, figures in quality.overall.items():
+            _add(overall, [period], getattr(figures, name))
+        yield overall
+        worst = GaugeMetricFamily(
+            f"forecaster_location_{name}",
+            f"{about}, at the locations with the largest RMSE of a week",
+            labels=["period", "location"],
+        )
+        for location, by_period in quality.worst.items():
+            for period, figures in by_period.items():
+                _add(worst, [period, printable(location)], getattr(figures, name))
+        yield worst
+    counts = asdict(quality.locations)
+    for state, about in STATES.items():
+        yield _gauge(f"locations_{state}", about, counts[state])
+
+
+def _add(family: GaugeMetricFamily, labels: list[str], value: float | int | None) -> None:
+    if value is not None:  # else there is nothing to measure
+        family.add_metric(labels, value)
+
+
+def _gauge(name: str, about: str, value: float | int) -> Metric:
+    return GaugeMetricFamily(f"forecaster_{name}", about, value=float(value))
+
+
+def _counter(name: str, about: str, value: int) -> Metric:
+    return CounterMetricFamily(f"forecaster_{name}", about, value=value)
+
+
+def _labelled(name: str, about: str, labels: dict[str, str]) -> Metric:
+    family = GaugeMetricFamily(f"forecaster_{name}", about, labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family
