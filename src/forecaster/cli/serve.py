@@ -1,6 +1,8 @@
 """Serving forecasts: serve."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -47,6 +49,12 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     ] = None,
     audit: Annotated[
         Path | None, typer.Option(help="File for a line of JSON about each write request.")
+    ] = None,
+    telemetry: Annotated[
+        str | None,
+        typer.Option(
+            help="Send traces and metrics by OTLP to this address, as http://127.0.0.1:4318."
+        ),
     ] = None,
     replay: Annotated[
         float | None,
@@ -103,7 +111,27 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         terminal.say(
             f"browsers load map tiles from {base_map.origin}, which learns what area they show"
         )
-    serve_forever(engine, Address(host, port), settings, _print_address)
+    with _traced(telemetry):
+        serve_forever(engine, Address(host, port), settings, _print_address)
+
+
+@contextmanager
+def _traced(address: str | None) -> Iterator[None]:
+    """Send traces and metrics to a collector; None: nowhere."""
+    from forecaster.serve import tracing
+
+    if address is None:
+        yield
+        return
+    need_extra("opentelemetry.instrumentation.asgi", extra="telemetry")
+    from forecaster.serve.telemetry import send_to
+
+    telemetry = send_to(address)
+    tracing.use(telemetry)
+    try:
+        yield
+    finally:
+        telemetry.close()
 
 
 def _access(token_file: Path | None, reads: Reads) -> "Access":

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TypeVar
@@ -23,6 +24,7 @@ from forecaster.serve.data.registration import TRAIN_AGAIN, Registration
 from forecaster.serve.data.snapshot import REPORTING_DAYS, CellUpdate, Snapshot
 from forecaster.serve.data.store import DiskFullError, KeyReusedError, Store
 from forecaster.serve.problems import Problem
+from forecaster.serve.tracing import span
 from forecaster.splits import worst_locations
 
 T = TypeVar("T")
@@ -137,7 +139,7 @@ class LiveData:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            running = loop.run_in_executor(self._writer, job)
+            running = loop.run_in_executor(self._writer, copy_context().run, job)
             return await asyncio.shield(running)  # a disconnected client does not cancel it
         finally:
             self._waiting -= 1
@@ -181,7 +183,7 @@ class LiveData:
     def _write(
         self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None
     ) -> Receipt:
-        with self._storing():
+        with span("store.write", table=table, entries=len(entries)), self._storing():
             receipt, repeated = self._store.write(table, entries, received, key)
         changed = receipt.accepted + receipt.revised > 0
         if not repeated and (changed or self.snapshot.partial):  # the same value may now be final
@@ -206,7 +208,7 @@ class LiveData:
         if len(self.snapshot.registered) >= room:
             detail = f"{room:,} locations are registered, the most that are taken"
             raise Problem(409, "too_many_locations", f"{detail}; {TRAIN_AGAIN}")
-        with self._storing():
+        with span("store.register"), self._storing():
             self._store.register(registration)
         self._registrations[name] = registration
         self.snapshot = self.snapshot.with_locations([registration], self._store.version)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, printable
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
@@ -20,6 +20,7 @@ from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_lo
 from forecaster.serve.forecasting.quality import HOURS, Period, Quality, measure_quality
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
 from forecaster.serve.problems import Problem
+from forecaster.serve.tracing import span
 
 MAX_JOBS = 32  # that run or wait: forecasts, histories, tables
 DEADLINE_SECONDS = 10.0  # of a forecast, waiting included
@@ -89,7 +90,8 @@ class Engine:
         model, snapshot = self.model, self.data.snapshot  # the same for both
         forecast, freshness = await self._forecast(model, snapshot, origin)
         job = partial(explain_location, model, snapshot, forecast.key.origin, location)
-        return forecast, freshness, await self.explainer.run(job, deadline)
+        with span("explain", location=printable(location)):
+            return forecast, freshness, await self.explainer.run(job, deadline)
 
     async def accuracy(self, hours: int) -> tuple[Forecast, Freshness, JsonObject]:
         """Return the newest forecast, and the accuracy of those of the last hours."""
@@ -178,7 +180,7 @@ class Engine:
         self.last_request = time.monotonic()
         task = self._pending.get(key)
         if task is None:
-            task = asyncio.create_task(self._compute(model, snapshot, origin))
+            task = asyncio.create_task(self._compute_traced(model, snapshot, origin))
             self._pending[key] = task
             task.add_done_callback(lambda done: self._store(key, done))
         return await asyncio.shield(task)
@@ -194,6 +196,14 @@ class Engine:
             self._cache[key] = forecast
         while len(self._cache) > CACHED_FORECASTS:
             self._cache.popitem(last=False)
+
+    async def _compute_traced(
+        self, model: ServedModel, snapshot: Snapshot, origin: int
+    ) -> Forecast:
+        """Return a new forecast, in a span that begins with the first request of it."""
+        about = {"model": model.digest, "data_version": snapshot.version}
+        with span("forecast", origin=utc_text(snapshot.time_of(origin)), **about):
+            return await self._compute(model, snapshot, origin)
 
     async def _compute(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
         """Return the final forecast, or a provisional one if that takes too long."""
@@ -222,14 +232,17 @@ def _final(
     predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
 ) -> Forecast | None:
     """Return the forecast, encoded here to relieve the event loop."""
-    forecast = predictor.predict(model, snapshot, origin)
+    with span("predict", provisional=False):
+        forecast = predictor.predict(model, snapshot, origin)
     return None if forecast is None else _encode(forecast)
 
 
 def _provisional(
     predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
 ) -> Forecast:
-    return _encode(predictor.predict_provisional(model, snapshot, origin))
+    with span("predict", provisional=True):
+        forecast = predictor.predict_provisional(model, snapshot, origin)
+    return _encode(forecast)
 
 
 def _encode(forecast: Forecast) -> Forecast:

@@ -15,6 +15,7 @@ from forecaster.serve.forecasting.new_locations import (
     with_absent_locations,
 )
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
+from forecaster.serve.tracing import span
 
 LoadModel = Callable[[], ServedModel]
 REMEDY = "serve the panel that it was trained on, or a run that was trained on this panel"
@@ -50,7 +51,8 @@ class ModelLoader:
         """Reload the run; the old model stays if the new one cannot be used."""
         async with self._lock:
             try:
-                self.model = await asyncio.to_thread(self._load_checked)
+                with span("reload"):
+                    self.model = await asyncio.to_thread(self._load_checked)
                 self.reloads["done"] += 1
                 log.warning("reloaded: run %s", self.model.digest)
             except Exception as error:  # as above

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from forecaster.serve.problems import Problem
@@ -54,7 +56,7 @@ class Worker:
             raise Problem(503, "busy", "too many forecasts are requested at once; try again")
         future: Future[T] = Future()
         self.pending += 1
-        self._queue.put((future, job))
+        self._queue.put((future, partial(copy_context().run, job)))  # spans know their request
         remaining = self.seconds if deadline is None else deadline - time.monotonic()
         try:
             # Not wait_for, which before Python 3.12 may swallow a cancellation.

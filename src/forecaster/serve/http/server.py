@@ -15,6 +15,7 @@ from types import FrameType
 import uvicorn
 
 from forecaster.errors import RunError
+from forecaster.serve import tracing
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import create_app
 from forecaster.serve.http.connection import Connection, bind_connection
@@ -91,8 +92,10 @@ def make_server(engine: Engine, address: Address, settings: HttpSettings | None 
     """Return the service, ready to be run."""
     app = create_app(engine, settings)
     connection = bind_connection(app.metrics, allow_connections())
+    telemetry = tracing.current()
     config = uvicorn.Config(
-        app, host=address.host, port=address.port, http=connection, ws="none", lifespan="on",
+        app if telemetry is None else telemetry.instrument(app, app.metrics),
+        host=address.host, port=address.port, http=connection, ws="none", lifespan="on",
         proxy_headers=False,
         log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=DRAIN_SECONDS,
