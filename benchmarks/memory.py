@@ -15,12 +15,12 @@ import numpy as np  # noqa: E402 (after the number of threads is set)
 
 from forecaster.clock.clock import Clock  # noqa: E402
 from forecaster.config import LagConfig, Season, TrainingConfig  # noqa: E402
-from forecaster.estimators.networks import estimator  # noqa: E402
 from forecaster.estimators.networks.forecaster import Forecaster  # noqa: E402
 from forecaster.panel.panel import Panel  # noqa: E402
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations  # noqa: E402
 from forecaster.recipe import Recipe  # noqa: E402
 from forecaster.splits import Splits  # noqa: E402
+from forecaster.training import together  # noqa: E402
 from forecaster.training.loop import train  # noqa: E402
 from forecaster.training.progress import TrainingResult  # noqa: E402
 from forecaster.training.task import TrainingTask  # noqa: E402
@@ -59,7 +59,7 @@ def measure_fit(days: int) -> tuple[int, int]:
     """
     panel = _random_speeds(days)
     recipe = Recipe(preset="best", lags=LAGS, training=TrainingConfig(epochs=1))
-    with patch.object(estimator, "train", _train_little):
+    with patch.object(together, "train", _train_little):
         Forecaster(recipe=recipe).fit(panel, Splits.by_share(panel))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, panel.values.nbytes
 

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from forecaster.models.randomness import draw_uniform
+
 # Shares of windows, or of locations in windows, in training, compared on
 # validation (docs/results.md).
 BEGINNINGS = 0.1  # windows at the beginning of a panel: all older steps are hidden
@@ -45,8 +47,8 @@ class HiddenInputs(nn.Module):
         N, B, L = signal.shape
         step = torch.arange(L, device=signal.device)
         similar = L - self.recent
-        window = torch.rand(2, 1, B, device=signal.device)
-        location = torch.rand(6, N, B, device=signal.device)
+        window = draw_uniform(2, 1, B, device=signal.device)
+        location = draw_uniform(6, N, B, device=signal.device)
         begins = torch.where(window[0] < BEGINNINGS, window[1] * (similar + 1), 0.0)
         places = location[0] < PLACES
         young = location[1] < torch.where(places, NEW_AND_YOUNG, YOUNG)

@@ -11,6 +11,7 @@ from torch.autograd import Function
 from forecaster.kernels.norm import add_norm, norm_is_fused
 from forecaster.models.attention import Attention, Memory
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
+from forecaster.models.randomness import Dropout
 
 EPSILON = 1e-5  # under the root of the variance
 
@@ -23,9 +24,7 @@ class EncoderLayer(nn.Module):
         self.attention = Attention(layout, linear, self_attention=True)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_attention, self.norm_feed_forward = AddNorm(layout), AddNorm(layout)
-        self.dropout = nn.Dropout(
-            dropout
-        )  # of the residual branch, as in the original Transformer
+        self.dropout = Dropout(dropout)  # of the residual branch, as in the original Transformer
 
     def forward(self, x: State) -> State:
         y: State = self.attention(x, self.attention.remember(x))
@@ -45,7 +44,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(layout, linear)
         self.norm_own, self.norm_history = AddNorm(layout), AddNorm(layout)
         self.norm_feed_forward = AddNorm(layout)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: State, history: Memory, earlier: Memory | None) -> tuple[State, Memory]:
         """The new states of the steps, and their memory for the steps after them."""

@@ -24,6 +24,7 @@ from forecaster.models.network import (
 )
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import LocationQuantileHead
+from forecaster.models.randomness import Dropout
 from forecaster.models.seasonal import DAY_HOURS, Decomposition, SeasonalProfile, slots_of
 from forecaster.models.step_context import LONG_HORIZON, StepContext
 
@@ -114,7 +115,7 @@ class Mixer(Network):
         self.register_buffer("calendar", calendar, persistent=False)
         self.hour = nn.Parameter(torch.zeros(weights.shape[1], H))  # d
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
         self.has_relative = heads.relative
         self.is_positive = heads.relative and fitted.profile.counts

@@ -25,6 +25,7 @@ from forecaster.models.network import (
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
+from forecaster.models.randomness import Dropout
 
 STATES = 20  # stored per layer: 14 for the backward pass, and its temporaries
 
@@ -52,7 +53,7 @@ class TransformerNetwork(Network):
         self.encoder_embedding = linear(inputs, layout, relu=True)
         self.decoder_embedding = linear(inputs, layout, relu=True)
         self.positions = Positions(layout, self.L + self.K, config.positions)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(EncoderLayer(layout, linear, dropout) for _ in layers)
         self.decoder = nn.ModuleList(DecoderLayer(layout, linear, dropout) for _ in layers)
         self.output = linear(layout, NeuronLayout(inputs.n_locations, 1, 0))

@@ -2,7 +2,8 @@
 
 `train` locks the folder and joins the process group. `TrainingLoop` takes a batch, has the
 `Trainer` take a step (forward, loss of Eq. 6 and 7, gradient, clipping, AdamW), logs it, validates
-after each epoch, writes checkpoints and decides when to stop.
+after each epoch, writes checkpoints and decides when to stop. `train_together` (`together.py`)
+lets several loops take turns.
 
 The same call on the same folder resumes from the last checkpoint with a bit-identical result (on
 the same machine type, torch build, number of threads and of processes).
@@ -78,7 +79,7 @@ def train(
         group = stack.enter_context(join_process_group(task.device, task.config.timeout_seconds))
         own_folder = folder if group.is_first else None
         if own_folder is not None:
-            _lock_folder(own_folder, stack)
+            lock_folder(own_folder, stack)
         signals = stack.enter_context(interrupts())
         return TrainingLoop(task, group, signals, own_folder, identity or {}, on_progress).run()
 
@@ -107,17 +108,47 @@ class TrainingLoop:
         self._saved: tuple[int, int] | None = None  # steps and epochs of the last checkpoint
         self._began = self._last_reading = time.monotonic()
         self._first_step = 0  # where this process began or resumed
+        self._has_begun = False
+        self._paused = self._began  # when it last gave up its turn to others
 
     def run(self) -> TrainingResult:
         """Train until all epochs are done or validation stops improving."""
-        self._resume()
+        while self.advance():
+            pass
+        return self.finish()
+
+    def advance(self) -> bool:
+        """Resume, take one step or validate; return whether anything is left to do."""
+        self._last_reading += time.monotonic() - self._paused
         try:
-            while (reason := self._progress.stop_reason(self._task.config)) is None:
+            if not self._has_begun:
+                self._has_begun = True
+                self._resume()
+            elif self._stop_reason is None:
                 self._advance()
+        except BaseException:
+            self._log.flush()
+            raise
+        self._paused = time.monotonic()
+        return self._stop_reason is None
+
+    def finish(self) -> TrainingResult:
+        """Write the last checkpoint and return the weights with the lowest validation loss."""
+        try:
             self._save()
         finally:
             self._log.flush()
-        return TrainingResult(self._trainer.finish(), tuple(self._progress.records), reason)
+        records, reason = tuple(self._progress.records), self._stop_reason or ""
+        return TrainingResult(self._trainer.finish(), records, reason)
+
+    @property
+    def steps_left(self) -> int:
+        """The number of steps in the epochs that are left."""
+        return self._task.steps - self._progress.step
+
+    @property
+    def _stop_reason(self) -> str | None:
+        return self._progress.stop_reason(self._task.config)
 
     def _advance(self) -> None:
         """Take one training step, or validate at the end of an epoch."""
@@ -286,7 +317,7 @@ def steps_ahead(device: torch.device) -> int:
     return 1 if device.type == "cpu" else 32
 
 
-def _lock_folder(folder: Path, stack: ExitStack) -> None:
+def lock_folder(folder: Path, stack: ExitStack) -> None:
     """Lock the folder against other trainings while this one runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ import torch
 from forecaster.config import PACE
 from forecaster.kernels import gpu
 from forecaster.kernels.choice import choose_backend
+from forecaster.models.randomness import forget_draws, seed_draws
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.task import TrainingTask
 
@@ -29,8 +30,10 @@ def reproducible(device: torch.device) -> Iterator[None]:
     A CPU is deterministic anyway. On a GPU torch raises for an operation that is not.
     """
     if device.type != "cuda":
-        with torch.random.fork_rng(devices=[]):
+        try:
             yield
+        finally:
+            forget_draws()
         return
     strict, fill = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
     config = os.environ.get(CUBLAS)
@@ -48,15 +51,11 @@ def reproducible(device: torch.device) -> Iterator[None]:
 
 
 def seed_dropout(device: torch.device, *key: int) -> None:
-    """Seed the generator of a device by a key, such as the step.
+    """Seed what this thread draws on a device by a key, such as the step.
 
     Seeded at each step, generators have no state that a checkpoint would have to hold.
     """
-    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
+    seed_draws(device, int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]))
 
 
 def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, str]:

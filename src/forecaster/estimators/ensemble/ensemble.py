@@ -1,6 +1,5 @@
 """Ensemble: models of several kinds, whose forecasts are averaged with weights."""
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,9 +10,10 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.config import EnsembleConfig
-from forecaster.errors import ArtifactError, ConfigError, DataError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import BLOCK, Estimator
 from forecaster.estimators.ensemble.average import MemberForecasts, average, average_means
+from forecaster.estimators.ensemble.fitting import fit_members
 from forecaster.estimators.ensemble.judge import describe, fit_factors, judge
 from forecaster.estimators.ensemble.members import Member, MemberArrays, make_members
 from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
@@ -30,13 +30,11 @@ from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.models.average import AverageNetwork
 from forecaster.recipe import Preset, Recipe
-from forecaster.training.progress import ProgressUpdate
 
 MEAN, RELATIVE = "ensemble.mean", "ensemble.relative"  # weights: of y_hat, and of y_relative
 FACTOR = "ensemble.factor"  # of a member, by location: its mean times this for relative error
 MAX_VIEWS = 3  # runs whose members' arrays are kept: of a run, and of it with new locations
 TOLERANCE = 1e-6  # of the sum of stored weights
-log = logging.getLogger(__name__)
 
 
 class Ensemble(Estimator):
@@ -128,41 +126,28 @@ class Ensemble(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Fit every member; one that these data or this installation do not allow is left out."""
-        began, arrays = time.monotonic(), dict[str, np.ndarray]()
-        about: dict[str, Any] = {}
-        parents: dict[str, str] = {}
-        described, failures = list[dict[str, Any]](), dict[str, ConfigError | DataError]()
-        seconds = 0.0
+        began = time.monotonic()
         self._give_graph(data)
-        for number, member in enumerate(self.members, start=1):
-            if data.on_progress is not None:
-                count = f"{number} of {len(self.members)}"
-                data.on_progress(ProgressUpdate.stage(f"member {count}: {member.name} …"))
-            folder = None if data.folder is None else data.folder / member.folder
-            if self.start is not None and member.is_in(self.start.arrays):
-                member.estimator.start = member.run_of(self.start)
-            try:
-                result = member.estimator.fit_windows(replace(data, folder=folder))
-            except (ConfigError, DataError) as error:
-                _refuse_wrong_settings(error)
-                log.warning("%s is left out of the ensemble: %s", member.name, error)
-                failures[member.name] = error
-                continue
+        fits = fit_members(self.members, data, self.start)
+        fitted = [member for member in self.members if member.name in fits.results]
+        if not fitted:
+            raise next(iter(fits.failures.values()))
+        arrays, parents = dict[str, np.ndarray](), dict[str, str]()
+        about: dict[str, Any] = {"members": []}
+        for member in fitted:
+            result = fits.results[member.name]
             arrays |= member.put(result.arrays)
+            parents |= result.parents
             shared = {"graph"} & result.about.keys()
             about |= {name: result.about[name] for name in shared}
             own = {name: part for name, part in result.about.items() if name not in shared}
-            described.append({"name": member.name, **own})
-            parents |= result.parents
-            seconds += result.seconds or 0.0
-        if not described:
-            raise next(iter(failures.values()))
-        left_out = {name: str(error) for name, error in failures.items()}
-        about |= {"members": described, **({"left_out": left_out} if left_out else {})}
-        equal = np.full(len(described), 1 / len(described))
+            about["members"].append({"name": member.name, **own})
+        if fits.failures:
+            about["left_out"] = {name: str(error) for name, error in fits.failures.items()}
+        equal = np.full(len(fitted), 1 / len(fitted))
         arrays |= {LEVELS: np.array(self.recipe.intervals.quantiles)}
         arrays |= {MEAN: equal, RELATIVE: equal}
-        return FitResult(arrays, about, parents, max(seconds, time.monotonic() - began))
+        return FitResult(arrays, about, parents, max(fits.seconds, time.monotonic() - began))
 
     def _give_graph(self, data: TrainingData) -> None:
         """Give the graph to the members that need one; it is learned once for all of them."""
@@ -336,9 +321,3 @@ def _bounded(
     if inputs.panel.kind != "count":
         return forecast
     return np.asarray(np.maximum(forecast, np.float32(0)))
-
-
-def _refuse_wrong_settings(error: ConfigError | DataError) -> None:
-    """Raise an error of the settings again, unless a package is not installed."""
-    if isinstance(error, ConfigError) and not isinstance(error.__cause__, ModuleNotFoundError):
-        raise error

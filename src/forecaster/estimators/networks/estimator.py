@@ -38,9 +38,9 @@ from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
-from forecaster.training.loop import train
 from forecaster.training.progress import ProgressCallback, ProgressUpdate, TrainingResult
 from forecaster.training.task import TrainingTask
+from forecaster.training.together import Training, train_together
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -91,6 +91,23 @@ class LoadedNetwork:
         )
         refuse_non_finite(history, ahead, masks=masks)
         return history, ahead
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFit:
+    """A fit whose training is still to come."""
+
+    training: Training
+    arrays: Arrays  # of the run, but for the weights
+    prerequisites: FitResult
+
+    def finish(self, outcome: TrainingResult) -> FitResult:
+        """The result of the fit: the arrays with the trained weights."""
+        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
+        about = {**self.prerequisites.about, "training": _describe(outcome)}
+        seconds = sum(record.seconds for record in outcome.records)
+        arrays = {**self.arrays, **weights}
+        return FitResult(arrays, about, self.prerequisites.parents, seconds)
 
 
 class NetworkEstimator(Estimator):
@@ -150,18 +167,17 @@ class NetworkEstimator(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Train the network; the weights with the lowest validation loss are kept."""
+        fit = self.begin_fit(data)
+        (outcome,) = train_together([fit.training], data.on_progress)
+        return fit.finish(outcome)
+
+    def begin_fit(self, data: TrainingData) -> "NetworkFit":
+        """All of a fit that comes before the training."""
         prerequisites, recipe = self.prerequisites(data), self.recipe
         arrays, task = self.make_task(data, prerequisites)
-        outcome = train(
-            task,
-            folder=data.folder,
-            identity=_identity(data, recipe, prerequisites, self.start),
-            on_progress=data.on_progress,
-        )
-        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
-        about = {**prerequisites.about, "training": _describe(outcome)}
-        seconds = sum(record.seconds for record in outcome.records)
-        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
+        identity = _identity(data, recipe, prerequisites, self.start)
+        training = Training(type(self).__name__, task, data.folder, identity)
+        return NetworkFit(training, arrays, prerequisites)
 
     def make_task(
         self, data: TrainingData, prerequisites: FitResult

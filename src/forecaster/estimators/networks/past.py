@@ -7,8 +7,8 @@ from typing import ClassVar
 from forecaster.config import LagConfig, PastConfig
 from forecaster.errors import ConfigError
 from forecaster.estimators.match import MAX_HISTORY
-from forecaster.estimators.networks.estimator import NetworkEstimator
-from forecaster.estimators.training_data import FitResult, TrainingData
+from forecaster.estimators.networks.estimator import NetworkEstimator, NetworkFit
+from forecaster.estimators.training_data import TrainingData
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_incomplete
 
@@ -42,12 +42,12 @@ class PastEstimator(NetworkEstimator):
         """True: it has neither levels nor presets of its own."""
         return True
 
-    def fit_windows(self, data: TrainingData) -> FitResult:
-        """Train the network on the windows that suit its own lags."""
+    def begin_fit(self, data: TrainingData) -> NetworkFit:
+        """The fit, to the windows that suit the network's own lags."""
         if self.config.inputs == "recent":
             self._refuse_short_lags(data.panel)
             data = replace(data, windows=self._own_windows(data))
-        return super().fit_windows(data)
+        return super().begin_fit(data)
 
     def refuse_long_history(self) -> None:
         """Refuse more past steps than a run may claim."""

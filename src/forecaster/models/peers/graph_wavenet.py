@@ -19,6 +19,7 @@ from forecaster.models.network import NO_HEADS, Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import ComingEmbedding, PastInputs
 from forecaster.models.peers.network import PeerNetwork
+from forecaster.models.randomness import Dropout
 
 EPSILON = 1e-5  # of the norm's variance
 
@@ -157,7 +158,7 @@ class GraphConvolution(nn.Module):
         super().__init__()
         self.given = DiffusionConvolution(diffusion, [channels], channels, generator, bias=0.0)
         self.learned = draw_dense(diffusion.steps * channels, channels, False, generator)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "N B T C"], graph: Float[Tensor, "N N"]

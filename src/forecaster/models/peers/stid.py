@@ -21,6 +21,7 @@ from forecaster.models.peers.inputs import (
     split_season,
 )
 from forecaster.models.peers.network import PeerNetwork
+from forecaster.models.randomness import Dropout
 from forecaster.models.seasonal import slots_of
 
 
@@ -93,7 +94,7 @@ class ResidualLayer(nn.Module):
     def __init__(self, hidden: int, dropout: float, generator: Generator) -> None:
         super().__init__()
         self.inner = LocationLinear(hidden, hidden, generator, relu=True)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.outer = LocationLinear(hidden, hidden, generator)
 
     def forward(self, z: Float[Tensor, "N B H"]) -> Float[Tensor, "N B H"]:
