@@ -389,3 +389,18 @@ def test_levels_are_those_of_the_recipe(panel: Panel, splits: Splits, recipe: Re
     assert list(table.columns)[5:] == ["q25", "q80"]
     with pytest.raises(RunError, match="not fitted"):
         _ = SeasonalNaive(recipe).quantile_levels
+
+
+def test_another_fit_takes_the_lags_and_the_meaning_of_its_own_panel(
+    make_panel: MakePanel, panel: Panel, splits: Splits
+) -> None:
+    long_panel = make_panel(np.random.default_rng(2).poisson(13, (24 * 90, PLACES)))
+    twice = SeasonalNaive().fit(panel, splits)
+    first = twice.recipe
+    twice.fit(long_panel, Splits.by_share(long_panel))
+    once = SeasonalNaive().fit(long_panel, Splits.by_share(long_panel))
+    assert twice.recipe == once.recipe
+    assert twice.recipe.lags.seasons != first.lags.seasons
+    set_between = LagConfig(recent=5, seasons=())
+    twice.recipe = first.model_copy(update={"lags": set_between})
+    assert twice.fit(panel, splits).recipe.lags == set_between

@@ -17,6 +17,7 @@ from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    await_opening,
     bounded_history,
     choose_weather,
     fill_of,
@@ -26,6 +27,7 @@ from forecaster.estimators.forecast_inputs import (
     look_ahead,
     look_back,
     prepare_inputs,
+    reach_origin,
     refuse_missing,
     refuse_unknown_future,
     with_changes,
@@ -97,6 +99,44 @@ def test_without_a_time_the_origin_is_the_last_step_with_a_value(panel: Panel) -
     assert find_origin(panel.with_data(values), None) == HOURS - 8
     with pytest.raises(ConfigError, match="has no offset from UTC"):
         find_origin(panel, date(2015, 10, 5))  # of hours a day is not enough
+
+
+NIGHT = 7  # hours up to 6:00 of the day on which clocks go back
+
+
+@pytest.mark.parametrize(("horizon", "awaits"), [(5, True), (7, True), (8, False)])
+def test_L10_an_evening_awaits_the_opening_that_a_short_horizon_does_not_reach(
+    panel: Panel, horizon: int, awaits: bool
+) -> None:
+    metro = panel.with_hours(["06:00-24:00"] * PLACES)  # its last step is 23:00
+    longer, origin = await_opening(metro, horizon)
+    assert origin - (HOURS - 1) == (NIGHT if awaits else 0)
+    assert len(longer.values) == origin + 1
+    assert np.array_equal(longer.values[:HOURS], metro.values, equal_nan=True)
+    assert np.isnan(longer.values[HOURS:]).all()
+    for part, later in (
+        (metro.covariates.values, longer.covariates.values),
+        (metro.local_covariates.values[0], longer.local_covariates.values[0]),
+    ):
+        assert np.array_equal(later[: len(part)], part)  # known ahead: nothing is lost
+        assert len(later) == max(len(part), len(longer.values))
+    cutoff = pd.Timestamp(longer.times[origin]).tz_localize("UTC")
+    again, step = reach_origin(metro, cutoff)
+    assert (len(again.values), step) == (len(longer.values), origin)
+
+
+def test_a_panel_that_is_always_open_or_never_again_awaits_nothing(panel: Panel) -> None:
+    assert await_opening(panel, 3) == (panel, HOURS - 1)
+    closed = panel.with_hours(["2015-10-01 - 2015-10-31"] * PLACES)
+    assert await_opening(closed, 3)[1] == HOURS - 1
+
+
+def test_L10_steps_of_the_panel_after_its_last_value_are_awaited_too(panel: Panel) -> None:
+    metro = panel.with_hours(["06:00-22:00"] * PLACES)  # 22:00 and 23:00 are closed
+    longer, origin = await_opening(metro, 2)
+    assert np.isfinite(metro.values).any(axis=1).nonzero()[0][-1] == HOURS - 3
+    assert origin == HOURS - 1 + NIGHT
+    assert len(longer.values) == origin + 1
 
 
 @pytest.mark.parametrize("at", ["2024-12-01", date(2024, 12, 1), "2024-12-01T00:00+09:00"])

@@ -265,7 +265,7 @@ def test_months_have_no_totals_of_days(run: Run, tmp_path: Path) -> None:
     assert "--by day adds up the steps of a day, and the panel has steps of 1 month" in errors
 
 
-def test_it_is_said_when_every_step_ahead_is_closed(run: Run, tmp_path: Path) -> None:
+def test_at_night_the_next_steps_are_those_of_the_morning(run: Run, tmp_path: Path) -> None:
     hours = np.arange("2021-03-01T00", "2021-04-12T00", dtype="datetime64[h]")
     hours = hours[hours.astype(int) % 24 >= 5]  # the last one is 23:00
     values = np.random.default_rng(0).poisson(30, len(hours))
@@ -277,6 +277,12 @@ def test_it_is_said_when_every_step_ahead_is_closed(run: Run, tmp_path: Path) ->
     words = ("forecast", tmp_path / "run", "--panel", tmp_path / "panel")
     code, output, errors = run(*words)
     assert code == 0, errors
+    assert read(output)["ds"].str[:16].tolist() == [f"2021-04-12T0{h}:00" for h in (5, 6, 7)]
+    assert "forecast origin: 2021-04-12T04:00:00+00:00, the last closed step before" in errors
+    code, output, errors = run(*words, "--by", "day")
+    assert code == 0, errors
+    assert read(output)["steps"].tolist() == [3]
+    _, output, errors = run(*words, "--at", "2021-04-11T23:00Z")
     assert set(read(output)["degraded"]) == {"closed"}
     assert "every step ahead is closed; a model trained with a longer --horizon" in errors
     _, _, errors = run(*words, "--at", "2021-04-11T21:00Z")

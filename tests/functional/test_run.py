@@ -68,6 +68,33 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.mark.slow
+def test_L10_shops_with_hours_and_what_is_past_only_in_one_command(
+    run: Run, tmp_path: Path
+) -> None:
+    days = pd.date_range("2023-01-01", "2023-06-24")  # the last one is a Saturday
+    days = days[days.day_of_week < 6]
+    generator = np.random.default_rng(1)
+    sales = generator.normal(50, 5, len(days)).round(2)
+    table = pd.DataFrame({"day": days.strftime("%Y-%m-%d"), "sales": sales, "heat": sales - 9})
+    heat = pd.concat([table, pd.DataFrame({"day": ["2023-06-26", "2023-06-27", "2023-06-28"],
+                                           "heat": [1.0, 2.0, 3.0]})])  # fmt: skip
+    heat.to_csv(tmp_path / "shop.csv", index=False)
+    code, output, errors = run(
+        "run", tmp_path / "shop.csv", "--out", tmp_path / "out", "--models", "LastValue",
+        "--columns", "time=day,value=sales", "--past-only", "heat",
+        "--hours", "Mon-Sat; Sun off; 2023-05-01 off",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "covariates past-only: heat" in errors
+    panel = Panel.open(tmp_path / "out" / "panel")
+    assert panel.past_only == ("heat",)
+    assert panel.locations.hours == ("Mon-Sat; Sun off; 2023-05-01 off",)
+    assert "Forecast of LastValue after 2023-06-24 (UTC)" in output
+    assert "2023-06-26" in output.split("brackets")[0]  # of Sunday a measurement has no row
+    assert "2023-06-25" not in output.split("brackets")[0]
+
+
+@pytest.mark.slow
 def test_a_spreadsheets_file_is_understood_in_three_lines(made: Made) -> None:
     assert made.errors.splitlines()[:3] == [
         "shops.csv: semicolon-separated, cp1252, decimal comma",

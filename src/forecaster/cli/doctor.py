@@ -22,7 +22,9 @@ def doctor(
     panel: Annotated[Path, typer.Argument(help="Folder of the panel.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the report and its figures. Default: NAME-doctor."),
+        typer.Option(
+            help="Folder for the report and its figures. Default: PANEL-doctor, beside it."
+        ),
     ] = None,
     recipe_file: Annotated[
         Path | None,
@@ -43,7 +45,7 @@ def doctor(
         print(json.dumps(checkup.to_json(), ensure_ascii=False))
     else:
         terminal.print_checkup(panel.resolve().name, checkup)
-    target = out or Path(f"{panel.resolve().name}-doctor")
+    target = out or panel.resolve().with_name(f"{panel.resolve().name}-doctor")
     if out or not as_json:
         write_checkup(target, panel.resolve().name, data, checkup)
 

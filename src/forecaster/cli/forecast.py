@@ -79,7 +79,9 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
         check_form(data, out)
     areas = read_areas(area, data.locations) if area is not None else None
     estimator = load_estimator(run)
-    origin = last_step(data) if at is None else at
+    origin = at
+    if at is None:
+        data, origin = _next_origin(data, estimator.recipe.lags.horizon)
     table = estimator.forecast(
         data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
     )
@@ -101,6 +103,21 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
         terminal.say(f"{count_of(len(table), 'row')} in {out}")
     if target is None and out is None:
         _print_table(table, as_json)
+
+
+def _next_origin(data: "Panel", horizon: int) -> "tuple[Panel, str]":
+    """Print and return the origin of the next steps, and the panel, which reaches it."""
+    from forecaster.estimators.forecast_inputs import await_opening, find_origin
+    from forecaster.panel.panel import local_texts
+
+    awaited, step = await_opening(data, horizon)
+    if step == find_origin(data, None):
+        return data, last_step(data)
+    origin = local_texts(awaited, awaited.times[[step]])[0]
+    terminal.say(
+        f"forecast origin: {origin}, the last closed step before places open; --at sets another"
+    )
+    return awaited, origin
 
 
 def _print_table(table: "pd.DataFrame", as_json: bool) -> None:

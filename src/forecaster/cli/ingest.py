@@ -14,6 +14,7 @@ from forecaster.cli.options import (
     Country,
     Data,
     DatabaseQuery,
+    Hours,
     Json,
     NonexistentTimes,
     Out,
@@ -82,6 +83,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         float, typer.Option(help="Largest accepted share of faulty rows.")
     ] = 0.05,
     country: Country = None,
+    hours: Hours = None,
     renames: Renames = None,
     ambiguous: AmbiguousTimes = "null",
     nonexistent: NonexistentTimes = "refuse",
@@ -99,6 +101,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous,
             "nonexistent": nonexistent, "renames": renames.name if renames else None,
+            "hours": hours,
         },
         trips={
             "files": list(map(name_source, sources)), "query": query, "columns": columns,
@@ -143,13 +146,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None,
         typer.Option(help="Columns beside the values, seen in the past and unknown ahead."),
     ] = None,
-    hours: Annotated[
-        str | None,
-        typer.Option(
-            help="Opening hours, such as 'Mon-Fri 05:00-23:00; PH off'. Default: those of the "
-            "locations, or regular gaps; 'always': gaps are missing values."
-        ),
-    ] = None,
+    hours: Hours = None,
     kind: Annotated[
         Kind, typer.Option(help="Kind of the values; counts are never negative.")
     ] = "count",

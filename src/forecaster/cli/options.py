@@ -48,6 +48,13 @@ NonexistentTimes = Annotated[
     Nonexistent,
     typer.Option(help="Treatment of local times that do not exist (start of summer time)."),
 ]
+Hours = Annotated[
+    str | None,
+    typer.Option(
+        help="Opening hours, such as 'Mon-Fri 05:00-23:00; PH off'. Default: those of the "
+        "locations, or regular gaps; 'always': gaps are missing values."
+    ),
+]
 RecipeData = Annotated[
     Path | None,
     typer.Option(envvar="FORECASTER_DATA", help="Folder of the files that the recipe names."),

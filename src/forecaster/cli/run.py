@@ -21,6 +21,7 @@ from forecaster.cli.evaluate import (
 )
 from forecaster.cli.options import (
     Horizon,
+    Hours,
     Json,
     RecipeData,
     Settings,
@@ -107,6 +108,14 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
             "rows after the last value are known ahead."
         ),
     ] = None,
+    past_only: Annotated[
+        str | None,
+        typer.Option(
+            help="Covariates that are unknown ahead, such as humidity,price. Default: those that "
+            "the table does not hold for the whole horizon."
+        ),
+    ] = None,
+    hours: Hours = None,
     missing: Missing = None,
     decimal: Decimal = None,
     dates: Dates = None,
@@ -136,7 +145,10 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     chosen = models or (QUICK_MODELS if quick else None)
     overrides = [*(settings or []), *evaluation_settings(chosen, seeds, None, None)]
     reading: dict[str, Any] = {
-        "panel": {"timezone": timezone, "country": country, "kind": kind, **_read_step(step)},
+        "panel": {
+            "timezone": timezone, "country": country, "kind": kind, **_read_step(step),
+            "past_only": split_commas(past_only) or None, "hours": hours,
+        },
         "table": {
             "columns": columns, "missing": split_commas(missing), "decimal": decimal,
             "dates": dates,
@@ -254,7 +266,7 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
     """Print and write the forecast of the recommended model from the last observed step."""
     import numpy as np
 
-    from forecaster.estimators.forecast_inputs import choose_weather, find_origin
+    from forecaster.estimators.forecast_inputs import await_opening, choose_weather
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import write_forecast
 
@@ -262,7 +274,7 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
     if best is None or not best.runs:
         return
     estimator = load_estimator(folder / next(iter(best.runs.values())))
-    origin = find_origin(panel, None)
+    panel, origin = await_opening(panel, estimator.recipe.lags.horizon)
     weather, reason = choose_weather(panel, origin, estimator.recipe.lags.horizon)
     try:
         table = estimator.forecast(panel, weather=weather)
@@ -270,8 +282,9 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
         terminal.say(f"no forecast of the next steps: {error}")
         return
     write_forecast(table, panel, folder / FORECAST)
-    last = np.datetime_as_string(panel.clock.local(panel.times[[origin]])[0], unit="m")
-    title = f"Forecast of {best.name} after {last.replace('T', ' ')} ({panel.clock.zone})"
+    local = panel.clock.local(panel.times[[origin]])[0]
+    last = np.datetime_as_string(local, unit=_time_unit(panel)).replace("T", " ")
+    title = f"Forecast of {best.name} after {last} ({panel.clock.zone})"
     print_next_steps(table, panel, title)
     if reason:
         terminal.say(reason)
@@ -289,7 +302,10 @@ def _draw_forecast(estimator: "Estimator", panel: "Panel", folder: Path) -> list
     from forecaster.report.draw.canvas import to_png
     from forecaster.report.sections.next_steps import draw_next, forecast_next
 
-    picture = to_png(draw_next(forecast_next(estimator, panel)))
+    try:
+        picture = to_png(draw_next(forecast_next(estimator, panel)))
+    except ForecasterError:  # such as an outage at the panel's end, which the report explains
+        return []
     replace_file(folder / PICTURE, bytes_writer(picture))
     return [folder / PICTURE]
 
@@ -307,13 +323,13 @@ def print_next_steps(table: "pd.DataFrame", panel: "Panel", title: str) -> None:
     named = dict(zip(panel.locations.ids, panel.locations.names, strict=True))
     means = table.groupby("unique_id", sort=False)["y_hat"].mean().sort_values(ascending=False)
     shown = means.index[:SHOWN_LOCATIONS]
-    rows = table.set_index(["unique_id", "ds"])
+    rows = table.assign(degraded=table.get("degraded", "")).set_index(["unique_id", "ds"])
     printed = Table(box=SIMPLE, padding=(0, 1, 0, 0), title=title, title_justify="left")
     printed.add_column("location" if len(means) > 1 else "")
     for text in steps.values():
         printed.add_column(text, justify="right")
     for identity in shown:
-        cells = [_cell(rows.loc[(identity, ds)], low, high) for ds in steps]
+        cells = [_cell(rows, (identity, ds), low, high) for ds in steps]
         printed.add_row(Text(named.get(identity, identity)), *cells)
     Console(highlight=False).print(printed)
     others = f"{count_of(len(means) - len(shown), 'further location')}; " * (
@@ -324,7 +340,11 @@ def print_next_steps(table: "pd.DataFrame", panel: "Panel", title: str) -> None:
         print(f"{others}in brackets: where {level:g} % of outcomes are expected")
 
 
-def _cell(row: "pd.Series[Any]", low: str, high: str) -> str:
+def _cell(rows: "pd.DataFrame", key: "tuple[str, pd.Timestamp]", low: str, high: str) -> str:
+    """Return a forecast and its interval; closed measurements have no row."""
+    if key not in rows.index or str(rows["degraded"].get(key, "")).startswith("closed"):
+        return "closed"
+    row = rows.loc[key]
     numbers = (float(f"{row[name]:.3g}") for name in ("y_hat", low, high))
     number, least, most = (f"{value:,.10g}" for value in numbers)
     return f"{number} ({least}–{most})"
@@ -338,8 +358,7 @@ def _shown_times(table: "pd.DataFrame", panel: "Panel") -> "dict[pd.Timestamp, s
     times = np.unique(table["ds"].dt.tz_convert(None).to_numpy("datetime64[s]"))
     count = min(SHOWN_STEPS, len(times))
     times = times[np.linspace(0, len(times) - 1, count).round().astype(int)]
-    unit: Literal["M", "D", "m"] = "M" if panel.clock.step_months else "D"
-    unit = unit if panel.clock.step_minutes >= DAY else "m"
+    unit = _time_unit(panel)
     local: Any = panel.clock.local(times)
     texts = np.datetime_as_string(local, unit=unit).tolist()
     stamps = pd.DatetimeIndex(times).tz_localize("UTC")
@@ -347,3 +366,10 @@ def _shown_times(table: "pd.DataFrame", panel: "Panel") -> "dict[pd.Timestamp, s
     return {
         stamp: text[shorter:].replace("T", " ") for stamp, text in zip(stamps, texts, strict=True)
     }
+
+
+def _time_unit(panel: "Panel") -> Literal["M", "D", "m"]:
+    """Return the unit that names a step: a month, a day or a minute."""
+    if panel.clock.step_months:
+        return "M"
+    return "D" if panel.clock.step_minutes >= DAY else "m"

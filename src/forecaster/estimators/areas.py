@@ -29,7 +29,7 @@ from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.closed import describe_closed, find_closed
-from forecaster.estimators.forecast_inputs import Changes, find_origin
+from forecaster.estimators.forecast_inputs import Changes, reach_origin
 from forecaster.estimators.intervals.calibration import (
     DAYS,
     HOURS,
@@ -116,7 +116,7 @@ def add_areas(
         weather: as for the forecast.
         what_if: as for the forecast.
     """
-    origin = find_origin(panel, table["cutoff"].iloc[0])
+    panel, origin = reach_origin(panel, table["cutoff"].iloc[0])
     run = estimator.adapt(panel, origin + 1)[0]
     predictor = estimator.predictor(panel, weather, origin + 1)
     horizon = predictor.calibration.corrections.shape[1]
@@ -170,7 +170,7 @@ def total_areas(
         estimator: for the intervals of the totals.
         panel: as for the forecast.
     """
-    origin = find_origin(panel, table["cutoff"].iloc[0])
+    panel, origin = reach_origin(panel, table["cutoff"].iloc[0])
     run, matched = estimator.adapt(panel, origin + 1)
     if areas is None:
         return sum_table(table, panel, origin, run)

@@ -49,7 +49,7 @@ from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
     ForecastInputs,
-    find_origin,
+    choose_origin,
     label_missing,
     look_back,
     prepare_inputs,
@@ -120,6 +120,7 @@ class Estimator(ABC):
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
+        self._asked = self._meant = self.recipe  # before a fit, and with its panel's meaning
         self.run: Run | None = None  # the result of fitting
         self.start: Run | None = None  # from whose weights a fit goes on; None: from new ones
         self.seconds: float | None = None  # of fitting, including resumed training
@@ -221,8 +222,7 @@ class Estimator(ABC):
                 checkpoints.
             on_progress: called with every progress update of a long training.
         """
-        log.info("lags: %s", explain_lags(self.recipe, panel))
-        self.recipe = with_meaning(self.recipe, panel)
+        self._take_meaning(panel)
         windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
         levels = self.recipe.intervals.quantiles
@@ -266,6 +266,13 @@ class Estimator(ABC):
         arrays |= self.calibrate(run, data, forecasts)
         self.run = run
         return self
+
+    def _take_meaning(self, panel: Panel) -> None:
+        """Complete the recipe for a panel, without what an earlier fit took from its own."""
+        if self.recipe is not self._meant:
+            self._asked = self.recipe
+        log.info("lags: %s", explain_lags(self._asked, panel))
+        self.recipe = self._meant = with_meaning(self._asked, panel)
 
     def calibrate(
         self, run: Run, data: TrainingData, forecasts: WindowForecasts
@@ -393,7 +400,8 @@ class Estimator(ABC):
         Args:
             panel: observed values up to `at`, and the covariates after it.
             at: the last observed step: `panel.times[-1]`, 2014-06-01T08:00-04:00, of daily data
-                2014-06-01; None: the last step of the panel with a value.
+                2014-06-01; None: the last step of the panel with a value. If all steps ahead of
+                it are closed, it is the last closed step before places open (a metro at night).
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
             allow_missing: forecast although too much of the history is missing; the result is
@@ -401,7 +409,8 @@ class Estimator(ABC):
             what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
-        step = np.array([find_origin(panel, at)])
+        panel, origin = choose_origin(panel, at, self.recipe.lags.horizon)
+        step = np.array([origin])
         predictor = self.predictor(panel, weather, int(step[0]) + 1)
         run, lags = self.adapt(predictor.panel, int(step[0]) + 1)[0], self.recipe.lags
         recent, origins = look_back(predictor.panel, lags, step)
@@ -456,7 +465,7 @@ class Estimator(ABC):
         The arguments are those of `forecast`.
         """
         table = self.forecast(panel, at, weather=weather, allow_missing=allow_missing)
-        origin = find_origin(panel, at)
+        panel, origin = choose_origin(panel, at, self.recipe.lags.horizon)
         return sum_table(table, panel, origin, self.adapt(panel, origin + 1)[0])
 
     def _refuse_early(self, panel: Panel, origins: Int64[np.ndarray, " B"]) -> None:

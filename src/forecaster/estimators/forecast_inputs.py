@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
@@ -21,7 +22,7 @@ from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.splits import MAX_FILLED, history_steps, is_incomplete
+from forecaster.splits import MAX_FILLED, YEAR_MINUTES, history_steps, is_incomplete
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
@@ -198,6 +199,37 @@ def find_origin(panel: Panel, at: At | None) -> int:
         span = " … ".join(local_texts(panel, panel.times[[0, -1]]))
         raise ConfigError(f"at = {at!r} lies outside the panel ({span}); {form}")
     return step
+
+
+def await_opening(panel: Panel, horizon: int) -> tuple[Panel, int]:
+    """The origin of a forecast of the next steps, and the panel, which reaches it.
+
+    It is the last step with a value. If no place is open at any step of the horizon after it (a
+    metro at night), it is the last closed step before places open.
+    """
+    origin = find_origin(panel, None)
+    if not panel.clock.hours:
+        return panel, origin
+    year = YEAR_MINUTES // panel.clock.step_minutes
+    ahead = panel.instants(np.arange(origin + 1, origin + 1 + horizon + year))
+    is_open = panel.clock.is_open(ahead)
+    if is_open[:horizon].any() or not is_open.any():
+        return panel, origin
+    last_closed = origin + int(is_open.argmax())
+    return panel.with_later(last_closed + 1 - len(panel.values)), last_closed
+
+
+def choose_origin(panel: Panel, at: At | None, horizon: int) -> tuple[Panel, int]:
+    """The step that starts at `at`, or `await_opening`; and the panel, which reaches it."""
+    if at is None:
+        return await_opening(panel, horizon)
+    return panel, find_origin(panel, at)
+
+
+def reach_origin(panel: Panel, cutoff: pd.Timestamp) -> tuple[Panel, int]:
+    """The origin of a forecast that was made, and the panel, which reaches it."""
+    step = int(panel.step_index(np.array([cutoff.tz_convert(None)], dtype="datetime64[s]"))[0])
+    return panel.with_later(step + 1 - len(panel.values)), step
 
 
 def _spell(at: At) -> str:

@@ -68,6 +68,7 @@ def guess_recipe(
     config = check_stage(PanelConfig, panel, source="options")
     horizon = _steps_ahead(settings, config)
     known, past_only = _split_covariates(sources, rows, config, rules, horizon)
+    past_only += [name for name in config.past_only if name not in past_only]
     panel |= {"past_only": past_only} if past_only else {}
     learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # no test steps
     content: dict[str, Any] = {
@@ -169,13 +170,14 @@ def _split_covariates(
     end = int(instants.seconds[observed[-1] if len(observed) else -1])
     further = {n: layer for n, layer in instants.layers.items() if n != VALUES}
     ahead = _held_ahead(instants.seconds, further, end, horizon)
+    ahead -= {*config.past_only}
     known = [name for name in further if name in ahead]
     past_only = [name for name in further if name not in ahead and name != config.censored]
     table = None if sources.covariates is None else read_shared(sources.covariates, rules)
     if table is not None and KNOWN_AT not in table.column_names:  # vintages say it themselves
         shared = to_instants(read_wide(table, None, "ds"), config)
         layers = {n: shared.layers[VALUES][:, [i]] for i, n in enumerate(shared.ids)}
-        ahead = _held_ahead(shared.seconds, layers, end, horizon)
+        ahead = _held_ahead(shared.seconds, layers, end, horizon) - {*config.past_only}
         past_only += [name for name in shared.ids if name not in ahead]
     return known, past_only
 

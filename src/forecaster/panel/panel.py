@@ -241,6 +241,27 @@ class Panel:
             digest=None,
         )
 
+    def with_later(self, steps: int) -> "Panel":
+        """Return the panel with so many missing steps after its last; covariates ahead stay."""
+        if steps <= 0:
+            return self
+        world, local = self.covariates, self.local_covariates
+        further = max(len(self.values) + steps - len(world.values), 0)
+        return replace(
+            self,
+            values=np.pad(self.values, ((0, steps), (0, 0)), constant_values=np.nan),
+            covariates=replace(
+                world, values=np.pad(world.values, ((0, further), (0, 0)), constant_values=np.nan)
+            ),
+            local_covariates=replace(
+                local,
+                values=np.pad(
+                    local.values, ((0, 0), (0, further), (0, 0)), constant_values=np.nan
+                ),
+            ),
+            digest=None,
+        )
+
     def select(self, ids: tuple[str, ...]) -> "Panel":
         """Return the panel with exactly these locations, in this order."""
         if self.locations.ids == ids:

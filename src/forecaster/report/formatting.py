@@ -24,7 +24,9 @@ def number(value: float) -> str:
 def aligned(values: Sequence[float]) -> list[str]:
     """Format numbers with the decimals that give the largest three digits: `8.2`, `28.4`."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    decimals = 0 if largest >= MANY else 2 - math.floor(math.log10(max(largest, 1e-6)))
+    decimals = (
+        0 if largest >= MANY or largest == 0 else 2 - math.floor(math.log10(max(largest, 1e-6)))
+    )
     return [f"{value:,.{max(decimals, 0)}f}" for value in values]
 
 

@@ -81,6 +81,20 @@ def test_closed_steps_are_said_to_be_closed(data: ReportData, coming: NextSteps)
     assert [cell.text == "closed" for cell in table.groups[0][1][1].cells] == [True, False]
 
 
+def test_L10_a_report_of_the_evening_shows_the_next_morning(tmp_path: Path) -> None:
+    values = daily_cycle()
+    panel = bare_panel(values).with_hours(["06:00-24:00"] * values.shape[1])
+    last = int(np.isfinite(panel.values[:, 0]).nonzero()[0][-1])
+    evening = last - (last + 1) % 24  # 23:00 in Berlin, an hour later than in UTC
+    data = read_report_data(compare(tmp_path, panel.steps(0, evening), ("Ridge",)))
+    section = next_steps_section(data)
+    assert "from the last closed step before places open, " in section.text
+    assert not section.title.startswith("0 ")
+    assert section.table is not None
+    ((_, heads),) = section.table.columns
+    assert heads[0] == "06:00"
+
+
 @pytest.mark.parametrize(
     ("horizon", "steps"), [(1, [0]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (24, [0, 8, 15, 23])]
 )

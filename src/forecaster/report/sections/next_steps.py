@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64, Shaped
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import DataError, ForecasterError, count_of
 from forecaster.estimators.areas import Areas, add_areas, sum_observed, total_areas
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import choose_weather
+from forecaster.estimators.forecast_inputs import await_opening, choose_weather, find_origin
 from forecaster.estimators.table import quantile_name
 from forecaster.evaluation.tables import interval_name
 from forecaster.panel.panel import Panel, local_texts
@@ -47,6 +48,7 @@ from forecaster.report.tables import HtmlTable, TableCell, TableRow
 DAY_MINUTES = 24 * 60
 WEEK_MINUTES = 7 * DAY_MINUTES
 NEXT = "next"  # the name of the section
+OBSERVED = "the last observed step"
 TOTAL = "all locations"
 MOST_LOCATIONS = 8  # in the table
 MOST_REASONS = 3
@@ -70,6 +72,7 @@ class NextSteps:
     horizon_total: tuple[float, ...]  # of all steps and locations: the sum, and its interval
     week_before: float | None  # the sum of all locations over the same steps; None: not observed
     reasons: Sequence[str]  # why the forecast rests on less than usual
+    awaits_opening: bool = False  # whether it begins when places open again
 
     @property
     def has_interval(self) -> bool:
@@ -88,7 +91,8 @@ def next_steps_section(data: ReportData) -> Section:
         return Section(NEXT, title, f"There is no forecast of the next steps: {error}.", [])
     clock = data.panel.clock
     origin = time_text(coming.times[-1], clock.step_minutes)
-    text = f"Forecast of {best.name} from the last observed step, {origin} ({clock.zone})."
+    which = "the last closed step before places open" if coming.awaits_opening else OBSERVED
+    text = f"Forecast of {best.name} from {which}, {origin} ({clock.zone})."
     if coming.reasons:
         text += f" It rests on less than usual: {'; '.join(coming.reasons)}."
     picture = Picture(
@@ -103,9 +107,16 @@ def next_steps_section(data: ReportData) -> Section:
 
 
 def forecast_next(estimator: Estimator, panel: Panel) -> NextSteps:
-    """Forecast the steps after the last one of a panel, with the total of all locations."""
-    origin = len(panel.values) - 1
+    """Forecast the steps after the last observed one, with the total of all locations.
+
+    If all of them are closed, they are the steps from the next opening on.
+    """
     K = estimator.recipe.lags.horizon
+    last = find_origin(panel, None)
+    awaited, origin = await_opening(panel, K)
+    if panel.clock.is_open(panel.times[last + 1 :]).sum() <= K:  # a longer silence is an outage
+        panel = awaited.steps(0, origin + 1)
+    origin = len(panel.values) - 1
     weather, reason = choose_weather(panel, origin, K)
     table = estimator.forecast(panel, local_texts(panel, panel.times[-1:])[0], weather=weather)
     busiest = _busiest(panel, table)
@@ -120,10 +131,13 @@ def forecast_next(estimator: Estimator, panel: Panel) -> NextSteps:
         chosen, names = [*areas.names, *chosen], [TOTAL, *names]
         observed = np.column_stack([sum_observed(panel.values), observed])
     sums = total_areas(table, areas, estimator, panel) if panel.kind == "count" else None
-    past = max(LEAST_PAST, min(3 * K, MOST_PAST))
+    past = max(LEAST_PAST, min(3 * K, MOST_PAST)) + origin - last
     columns = _columns(estimator.quantile_levels)
     ahead = panel.instants(np.arange(origin + 1, origin + 1 + K))
-    forecast, *ends = _read_steps(table, chosen, ahead, columns)
+    is_open = panel.alive(origin + 1, origin + 1 + K)
+    is_open = np.column_stack([is_open.any(axis=1)] * (areas is not None) + [is_open[:, busiest]])
+    steps = _read_steps(table, chosen, ahead, columns)
+    forecast, *ends = (np.where(is_open, part, np.nan) for part in steps)
     bounds = np.reshape(ends, (len(ends), *forecast.shape))
     total = () if sums is None else _read_total(sums, chosen[0], columns)
     return NextSteps(
@@ -137,6 +151,7 @@ def forecast_next(estimator: Estimator, panel: Panel) -> NextSteps:
         horizon_total=_narrow(total, bounds[:, :, 0]),
         week_before=_sum_week_before(panel, K),
         reasons=_read_reasons(table[table["unique_id"].isin(ids)], reason),
+        awaits_opening=origin > last,
     )
 
 
@@ -294,14 +309,22 @@ def _headline(coming: NextSteps, data: ReportData) -> str:
         span = f"in the next {duration(K * minutes).removeprefix('1 ')}"
         subject = f"{number(value)} {data.values_name} are expected {span}"
     else:
-        value, bounds = coming.forecast[0, 0], coming.bounds[:, 0, 0].tolist()
-        when = time_text(coming.ahead[0], minutes)
-        subject = f"{number(value)} {data.unit} are expected at {coming.names[0]} at {when}"
+        k = int(np.isfinite(coming.forecast[:, 0]).argmax())  # others are closed
+        value, bounds = coming.forecast[k, 0], coming.bounds[:, k, 0].tolist()
+        when = f"{_preposition(data.panel.clock)} {time_text(coming.ahead[k], minutes)}"
+        subject = f"{number(value)} {data.unit} are expected at {coming.names[0]} {when}"
     if not bounds:
         return f"{subject}."
     low, high = map(number, bounds)
     chance = f"{100 * (coming.levels[-1] - coming.levels[0]):g} %"
     return f"{subject}; with a probability of {chance} between {low} and {high}."
+
+
+def _preposition(clock: Clock) -> str:
+    """Return the word before a time: in January, on Monday, at 8:00."""
+    if clock.step_months:
+        return "in"
+    return "on" if clock.step_minutes >= DAY_MINUTES else "at"
 
 
 def _certainty(data: ReportData) -> str:
