@@ -340,7 +340,7 @@ def print_next_steps(table: "pd.DataFrame", panel: "Panel", title: str) -> None:
         print(f"{others}in brackets: where {level:g} % of outcomes are expected")
 
 
-def _cell(rows: "pd.DataFrame", key: "tuple[str, pd.Timestamp]", low: str, high: str) -> str:
+def _cell(rows: "pd.DataFrame", key: tuple[str, Any], low: str, high: str) -> str:
     """Return a forecast and its interval; closed measurements have no row."""
     if key not in rows.index or str(rows["degraded"].get(key, "")).startswith("closed"):
         return "closed"
