@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from forecaster.cli import (
+    append,
     backup,
     check,
     demo,
@@ -51,8 +52,8 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, run.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, drift.drift, update.update, runs.runs,
-    serve.serve, backup.backup, backup.restore, check.check,
+    evaluate.report, forecast.forecast, explain.explain, append.append, drift.drift,
+    update.update, runs.runs, serve.serve, backup.backup, backup.restore, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

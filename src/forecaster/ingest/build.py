@@ -143,6 +143,42 @@ def build_panel(
     return panel.with_past_only(_past_only(recipe))
 
 
+def count_trips(
+    panel: Panel,
+    recipe: Recipe,
+    sources: Sources,
+    engine: EngineName,
+    say: Say,
+    progress: Progress | None,
+) -> Panel:
+    """Return new trips of a saved panel, counted at its locations.
+
+    Args:
+        panel: whose locations they are counted at; none is selected anew.
+        recipe: of the trips.
+        sources: the trips, and the candidates that the panel's locations were selected from.
+        engine: that reads them.
+        say: is told what is read.
+        progress: of the files.
+    """
+    rules, zone = recipe.trips, recipe.panel.timezone
+    if rules is None:
+        raise ConfigError("the recipe has no [trips]; nothing to count")
+    candidates = None
+    if sources.places is not None:
+        candidates = read_candidates(sources.places, rules.candidate_columns, zone)
+    elif rules.candidates is not None and not rules.zones:
+        raise ConfigError(
+            f"trips near any candidate count at the nearest location; give the candidates again: "
+            f"--locations {rules.candidates}"
+        )
+    with _open_trips(sources, rules.covers, progress) as inputs:
+        trips = TripIngest(
+            inputs, candidates, recipe.panel, rules, open_engine(engine), places=panel.locations
+        )
+        return ingest_trips(trips, say)
+
+
 def _past_only(recipe: Recipe) -> tuple[str, ...]:
     """The names of all past-only covariates; what never changes is carried ahead as one."""
     static = () if recipe.table is None else recipe.table.static

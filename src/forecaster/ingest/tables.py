@@ -74,7 +74,7 @@ def ingest_table(
     values, ahead = _split_ahead(rows.series, rules.known_ahead)
     tables = SideTables(locations, shared, ahead, renames)
     panel = Panel.from_series(values, config, tables)
-    return _keep_busy(_with_static(panel, rules.static), rules), rows
+    return _keep_busy(with_static(panel, rules.static), rules), rows
 
 
 def read_rows(
@@ -211,7 +211,7 @@ def _split_ahead(
     return replace(rows, seconds=rows.seconds[:end], layers=values), replace(rows, layers=ahead)
 
 
-def _with_static(panel: Panel, names: Sequence[str]) -> Panel:
+def with_static(panel: Panel, names: Sequence[str]) -> Panel:
     """Return the panel with numbers of its locations as covariates that never change.
 
     They are past-only: a model carries them ahead as they are.

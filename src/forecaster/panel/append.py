@@ -74,6 +74,7 @@ def append_panel(
     *,
     revised: bool = False,
     withdrawn: Bool[np.ndarray, "T n"] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> tuple[Panel, Appended]:
     """Add new data to a saved panel as a new version; return the panel and the counts.
 
@@ -85,6 +86,7 @@ def append_panel(
         new: the new data. A missing value says nothing about a step that the panel has.
         revised: whether values that the panel has may change.
         withdrawn: which values are known to be missing from now on.
+        about: what the manifest of the new version says of its source.
     """
     folder = Path(folder)
     _write_blocks(folder)
@@ -98,7 +100,7 @@ def append_panel(
         counts.append(appended)
         if (appended.revised or appended.withdrawn) and not revised:
             raise DataError(_name_revisions(folder, appended))
-        return addition.draft(appended, new.counts)
+        return addition.draft(appended, new.counts, about or {})
 
     revise(folder, change)
     return Panel.open(folder, verify=False), counts[-1]
@@ -351,7 +353,9 @@ class _Addition:
         is_open = clock.is_open(clock.instants(self.stored.start, steps))
         return np.asarray(steps[is_open])
 
-    def draft(self, appended: Appended, ledger: Mapping[str, Any]) -> Draft:
+    def draft(
+        self, appended: Appended, ledger: Mapping[str, Any], source: Mapping[str, Any]
+    ) -> Draft:
         """Return the new version; without any change it is the current one."""
         manifest, clock, start = self.stored.manifest, self.stored.clock, self.stored.start
         if not appended:
@@ -364,7 +368,7 @@ class _Addition:
             files |= matrix_files(written, self._columns(layer), clock, start, growth.content)
             names = {grown.file(block) for block in grown.blocks} - files.keys()
             kept |= {name: manifest.files[name] for name in names}
-        about = {**manifest.about, **self._about(appended, ledger), "blocks": blocks}
+        about = {**manifest.about, **source, **self._about(appended, ledger), "blocks": blocks}
         if self.locations is not self.stored.locations:
             files[LOCATIONS] = locations_writer(self.locations)
         vintages = self._vintages()

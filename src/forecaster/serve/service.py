@@ -6,7 +6,7 @@ from pathlib import Path
 from forecaster.errors import ForecasterError
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.live import LiveData, panel_digest
+from forecaster.serve.data.live import LiveData, earlier_digests, panel_digest
 from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine, Feed
@@ -33,8 +33,8 @@ def open_engine(
         store: the file; None: in memory only.
         accept_loss: open a damaged file without what is lost.
     """
-    digest, without = panel_digest(panel), partial(panel_digest, panel)
-    opened = Store(store, digest, without, accept_loss=accept_loss)
+    digest, earlier = panel_digest(panel), partial(earlier_digests, panel)
+    opened = Store(store, digest, earlier, accept_loss=accept_loss)
     return _start(run, LiveData(panel, opened))
 
 

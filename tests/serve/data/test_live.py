@@ -19,6 +19,7 @@ from forecaster.serve.data.live import (
     MAX_WRITES,
     STALE_STEPS,
     LiveData,
+    earlier_digests,
     panel_digest,
 )
 from forecaster.serve.data.registration import Registration
@@ -267,7 +268,7 @@ def test_L2_a_panel_built_again_with_the_location_satisfies_the_registration(
 
 
 def open_store(path: Path, panel: Panel) -> Store:
-    return Store(path, panel_digest(panel), partial(panel_digest, panel))
+    return Store(path, panel_digest(panel), partial(earlier_digests, panel))
 
 
 def test_L2_registrations_may_come_while_observations_do(live: LiveData, panel: Panel) -> None:

@@ -243,7 +243,7 @@ def test_an_older_store_takes_registrations(tmp_path: Path) -> None:
         old.execute("INSERT INTO observations VALUES ('a', 3600, 5.0, 1, 9000)")
     old.close()
     for registered in ([], [NEW]):
-        store = Store(path, "panel", lambda ids: f"panel without {len(ids)}")
+        store = Store(path, "panel", lambda ids: {f"panel without {len(ids)}"})
         assert store.registrations() == registered
         assert content(store) == [("a", 3600, 5.0)]
         if not registered:
@@ -258,13 +258,13 @@ def test_a_panel_with_locations_that_were_registered_is_the_same(tmp_path: Path)
     store.register(replace(NEW, id="c"))
     store.close()
 
-    def without(ids: Collection[str]) -> str:
-        return " ".join(name for name in "abc" if name not in ids)
+    def without(ids: Collection[str]) -> set[str]:
+        return {" ".join(name for name in "abc" if name not in ids)}
 
     Store(path, "a b", without).close()
     Store(path, "a b c", without).close()
     with pytest.raises(ArtifactError, match="another panel"):
-        Store(path, "a b d", lambda ids: " ".join(n for n in "abd" if n not in ids))
+        Store(path, "a b d", lambda ids: {" ".join(n for n in "abd" if n not in ids)})
 
 
 def test_V16_a_damaged_registration_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ from forecaster.ingest.demand.row_counts import RowCounts
 from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
 from forecaster.ingest.files import InputFile, InputQuery, parse_span
 from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
-from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
+from forecaster.ingest.hot_locations.selection import (
+    assign_cells,
+    candidates_from_cells,
+    select_hot,
+)
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.hours import given_hours
@@ -49,6 +53,7 @@ class TripIngest:
     rules: TripsConfig
     engine: Engine
     renames: Sequence[Rename] = ()  # of locations, in the order of time
+    places: Locations | None = None  # at which trips are counted; None: the candidates in demand
 
     @contextmanager
     def scan(self, item: InputFile | InputQuery) -> Iterator[Scan]:
@@ -113,7 +118,7 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
 def _follow(trips: TripIngest, places: Locations, rows: SeriesTable) -> Locations:
     """Return the locations of the rows, whose ids and dates renames may have changed."""
     ids, candidates = rows.ids, trips.candidates
-    before = candidates or places
+    before = trips.places or candidates or places
     described = inherit_opens(before, trips.renames, int(rows.seconds[-1]))
     if ids == places.ids and described is before:
         return places
@@ -200,6 +205,9 @@ def _choose(
     trips: TripIngest, cells: dict[str, np.ndarray], row_counts: RowCounts
 ) -> tuple[Locations, pa.Table]:
     """Return the chosen locations and the table that gives each cell its location."""
+    if trips.places is not None:
+        places, location = trips.places, _assign(trips, trips.places, cells)
+        return places, _to_lookup(trips, cells, location, row_counts)
     hours = _demand_hours(trips)
     if trips.zones:
         places, location = _choose_zones(trips, cells, hours)
@@ -209,11 +217,45 @@ def _choose(
         min_rides = trips.rules.min_demand * hours
         selection = select_hot(occupied, candidates, min_rides, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
+    return places, _to_lookup(trips, cells, location, row_counts)
+
+
+def _to_lookup(
+    trips: TripIngest,
+    cells: dict[str, np.ndarray],
+    location: Int64[np.ndarray, " C"],
+    row_counts: RowCounts,
+) -> pa.Table:
+    """Return the table that gives each cell its location, and count the rows of the others."""
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
     row_counts.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
     columns = {"a": cells["a"], "b": cells["b"], "location": location}
-    return places, pa.table({name: column[~outside] for name, column in columns.items()})
+    return pa.table({name: column[~outside] for name, column in columns.items()})
+
+
+def _assign(
+    trips: TripIngest, places: Locations, cells: dict[str, np.ndarray]
+) -> Int64[np.ndarray, " C"]:
+    """Return the location of each cell or zone, −1 where there is none."""
+    if trips.zones:
+        column = {identity: n for n, identity in enumerate(places.ids)}
+        zones = cells["a"].tolist()
+        location = np.array([column.get(str(zone), -1) for zone in zones], dtype=np.int64)
+        if (location < 0).all():
+            raise DataError(
+                f"none of the zones {name_some(map(str, zones))} is in the panel "
+                f"({name_some(places.ids)}): another city"
+            )
+        return location
+    occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
+    candidates = trips.candidates or candidates_from_cells(occupied)
+    location = assign_cells(occupied, candidates, places, trips.rules.max_distance_m)
+    if (location < 0).all():
+        raise DataError(
+            f"no trip is within {trips.rules.max_distance_m:g} m of a candidate: another city"
+        )
+    return location
 
 
 def _busiest(

@@ -76,6 +76,26 @@ def select_hot(
     return Selection(places.index[ranks], location_of_cell, demand[ranks], ground.touched)
 
 
+def assign_cells(
+    cells: Cells, candidates: Locations, places: Locations, max_distance_m: float
+) -> Int64[np.ndarray, " C"]:
+    """Return the nearest location of every cell, as `select_hot` does when it selects these.
+
+    Args:
+        cells: with rides.
+        candidates: cells that are far from all of them have no location: −1.
+        places: those of the candidates that were selected.
+        max_distance_m: from the nearest candidate.
+    """
+    near = _nearest(cells, CandidatePoints.of(candidates), max_distance_m) >= 0
+    points = CandidatePoints.of(places)
+    location = np.full(len(near), -1, dtype=np.int64)
+    if near.any():
+        inside = Cells(cells.lat[near], cells.lon[near], cells.rides[near])
+        location[near] = points.index[_nearest(inside, points, math.inf)]
+    return location
+
+
 def candidates_from_cells(cells: Cells) -> Locations:
     """Return the ride-weighted centres of all 0.001° squares that have rides.
 

@@ -240,7 +240,7 @@ class LiveData:
     def _updated(self, table: Table, rows: Sequence[tuple[Entry, int]], version: int) -> Snapshot:
         """Return the snapshot with entries added, each with the time it was received."""
         columns, length = self._columns[table], self.snapshot.step_seconds
-        tolerance = min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
+        tolerance = tolerance_seconds(length)
         cells: list[CellUpdate] = []
         arrivals: list[int] = []
         unfinished: set[tuple[int, int]] = set()
@@ -256,16 +256,33 @@ class LiveData:
         return self.snapshot.with_covariates(cells, version, arrivals)
 
 
-def panel_digest(panel: Panel, without: Collection[str] = ()) -> str:
-    """Return a hash of the panel's identity, by which a store of another panel is refused.
+def panel_digest(panel: Panel) -> str:
+    """Return a hash of the panel's identity, by which a store of another panel is refused."""
+    return list(_digests(panel, panel.locations.ids))[-1]
+
+
+def earlier_digests(panel: Panel, without: Collection[str] = ()) -> set[str]:
+    """Return the hashes of the panel before each of its locations joined.
 
     Args:
-        panel: the panel.
+        panel: the panel; new locations are the last ones.
         without: locations that are left out.
     """
-    ids = (name for name in panel.locations.ids if name not in without)
-    parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *ids)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return {*_digests(panel, [name for name in panel.locations.ids if name not in without])}
+
+
+def _digests(panel: Panel, ids: Sequence[str]) -> Iterator[str]:
+    """Yield the hash of the panel with the first locations, one more each time."""
+    parts = panel.clock.zone, str(panel.clock.step_minutes), panel.kind
+    digest = hashlib.sha256("\n".join(parts).encode())
+    for name in ids:
+        digest.update(f"\n{name}".encode())
+        yield digest.hexdigest()
+
+
+def tolerance_seconds(step_seconds: int) -> int:
+    """Return by how much a value may be received before its step is over: clocks differ."""
+    return min(AHEAD_SECONDS, step_seconds // 10)
 
 
 def _columns(snapshot: Snapshot, first: int) -> dict[str, int]:

@@ -25,7 +25,7 @@ from forecaster.serve.data.recovery import recover
 from forecaster.serve.data.redo_log import OWNER_ONLY, SUFFIX, RedoLog
 from forecaster.serve.data.registration import Registration
 
-DigestWithout = Callable[[Collection[str]], str]  # of a panel without some of its locations
+EarlierDigests = Callable[[Collection[str]], set[str]]  # of a panel without some locations
 MAX_LOG_BYTES = 8 << 20  # then SQLite's file is completed, and the log begins anew
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -45,7 +45,7 @@ class Store:
         self,
         path: Path | None,
         panel: str,
-        without: DigestWithout | None = None,
+        earlier: EarlierDigests | None = None,
         *,
         accept_loss: bool = False,
     ) -> None:
@@ -54,8 +54,9 @@ class Store:
         Args:
             path: of the file; None: in memory only.
             panel: its digest; a file of another panel is refused.
-            without: gives the digest of the panel without some locations: a panel built again
-                with locations that are registered here is the same one. None: no such panel.
+            earlier: gives the digests of the panel without its newest locations, and without some
+                others: a panel that has grown, or was built again with locations that are
+                registered here, is the same one. None: no such panel.
             accept_loss: open a damaged file without what is lost.
         """
         self.path = path
@@ -69,7 +70,7 @@ class Store:
             raise
         self._database = Database(self._connection)
         try:
-            self._open(panel, without)
+            self._open(panel, earlier)
         except BaseException as error:
             self._connection.close()
             self._release()
@@ -121,7 +122,7 @@ class Store:
         self._connection.close()
         self._release()
 
-    def _open(self, panel: str, without: DigestWithout | None) -> None:
+    def _open(self, panel: str, earlier: EarlierDigests | None) -> None:
         run, database = self._database.run, self._database
         run("PRAGMA busy_timeout = 0")
         run("PRAGMA locking_mode = EXCLUSIVE")  # a second service is refused at once
@@ -133,17 +134,17 @@ class Store:
         elif database.pragma("user_version") != FORMAT:
             database.migrate()
         database.load_content()
-        self._check(panel, without)
+        self._check(panel, earlier)
         logged = None if self._log is None else self._log.read()
         for written in logged.later_than(database.content.writes) if logged else ():
             database.redo(written)
         run("COMMIT")
         self._complete(is_open=True)
 
-    def _check(self, panel: str, without: DigestWithout | None) -> None:
+    def _check(self, panel: str, earlier: EarlierDigests | None) -> None:
         """Refuse a file of another panel."""
         registered = {one.id for one in self.registrations()}
-        digests = {panel} if without is None else {panel, without(registered)}
+        digests = {panel} if earlier is None else {panel, *earlier(registered)}
         if self._database.fact("panel") not in digests:
             message = f"{self.path}: holds observations of another panel"
             raise ArtifactError(f"{message}; give another file with --store")
