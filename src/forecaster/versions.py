@@ -55,9 +55,7 @@ class Version:
     @property
     def learned_until(self) -> str | None:
         """The last step of training and validation; None: not finished."""
-        splits = self.manifest.about.get("learned", {}).get("splits", {})
-        ends = [end for name in ("train", "validation") for _, end in splits.get(name, ())]
-        return max(ends, default=None)
+        return learned_until(self.manifest.about)
 
 
 class Versions:
@@ -175,6 +173,13 @@ class Versions:
 
         revise(self.folder, change)
         return made[0] if made else None
+
+
+def learned_until(about: Mapping[str, Any]) -> str | None:
+    """The last step of training and validation of a run; None: not finished."""
+    splits = about.get("learned", about).get("splits", {})
+    ends = [end for name in ("train", "validation") for _, end in splits.get(name, ())]
+    return max(ends, default=None)
 
 
 def is_versioned(folder: Path) -> bool:

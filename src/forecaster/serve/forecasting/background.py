@@ -1,6 +1,7 @@
 """Forecasts made without a request: from the newest origin, then from past ones."""
 
 import asyncio
+import logging
 import time
 from functools import partial
 
@@ -10,9 +11,25 @@ from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
 from forecaster.serve.problems import Problem
 
+FOLLOW_SECONDS = 0.5  # between two looks at which version is current
 POLL_SECONDS = 0.2  # between two checks for the end of a step
 QUIET_SECONDS = 2.0  # without a request before past origins are forecast
 MAX_RETRY_SECONDS = 10.0  # longest pause between attempts after failures
+log = logging.getLogger(__name__)
+
+
+async def follow_versions(engine: Engine) -> None:
+    """Serve the current version of a folder of versions, whenever it moves; until cancelled."""
+    last: str | None = None  # the fault that was logged
+    while engine.loader.versions is not None:
+        try:
+            await engine.loader.follow(engine.prepare)
+            last = None
+        except Exception as error:  # such as a folder that was moved away: the model goes on
+            if str(error) != last:
+                log.error("the current version cannot be read: %s", error)
+            last = str(error)
+        await asyncio.sleep(FOLLOW_SECONDS)
 
 
 class BackgroundForecasts:

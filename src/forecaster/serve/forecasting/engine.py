@@ -5,6 +5,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.encode import to_batch, to_json, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
-from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
+from forecaster.serve.forecasting.loader import FollowedVersions, LoadModel, ModelLoader
 from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
 from forecaster.serve.forecasting.quality import HOURS, Period, Quality, measure_quality
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
@@ -39,16 +40,23 @@ log = logging.getLogger(__name__)
 class Engine:
     """Forecasts of one model on the current data."""
 
-    def __init__(self, load: LoadModel, data: LiveData, feed: Feed | None = None) -> None:
+    def __init__(
+        self,
+        load: LoadModel,
+        data: LiveData,
+        feed: Feed | None = None,
+        versions: FollowedVersions | None = None,
+    ) -> None:
         """Load the model.
 
         Args:
             load: returns the model; called again at every reload.
             data: the live data.
             feed: writes observations while the service runs, in addition to those of clients.
+            versions: the folder of versions whose current one is followed.
         """
         self.data, self.feed = data, feed
-        self.loader = ModelLoader(load, data)
+        self.loader = ModelLoader(load, data, versions)
         self.predictor = SnapshotPredictor()
         self.worker = Worker(MAX_JOBS, DEADLINE_SECONDS)
         self.explainer = Worker(MAX_EXPLANATIONS, EXPLAIN_SECONDS)  # forecasts need not wait
@@ -133,6 +141,14 @@ class Engine:
         steps = {period: self.data.count_steps(hours) for period, hours in HOURS.items()}
         recent = self.past_forecasts.recent
         return {period: recent(model, origin, count) for period, count in steps.items()}
+
+    async def prepare(self, model: ServedModel) -> None:
+        """Compute the current forecast of a model that is about to answer."""
+        snapshot = self.data.snapshot
+        newest = self.data.freshness(snapshot).newest
+        if newest is not None:
+            with suppress(DataError, Problem):  # as with the old model: requests are told why
+                await self._cached(model, snapshot, newest)
 
     def log_failure(self, key: ForecastKey | None, message: str) -> None:
         """Log the current exception, once for as long as the same forecast fails."""

@@ -1,8 +1,15 @@
-"""Loading of the served run at the start and on SIGHUP; an unusable new run is not taken."""
+"""Loading of the served run: at the start, on SIGHUP, and when another version becomes current.
+
+A run that cannot be used is not taken: the one that answers goes on.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators.match import match
@@ -14,12 +21,37 @@ from forecaster.serve.forecasting.new_locations import (
     refuse_other_locations,
     with_absent_locations,
 )
-from forecaster.serve.forecasting.predictor import SnapshotPredictor
+from forecaster.serve.forecasting.trial import (
+    ImplausibleRunError,
+    forecast_once,
+    refuse_implausible,
+)
 from forecaster.serve.tracing import span
 
 LoadModel = Callable[[], ServedModel]
+RETRY_SECONDS = 60.0  # until a version that failed its trial is tried again
 REMEDY = "serve the panel that it was trained on, or a run that was trained on this panel"
 log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class FollowedVersions(Protocol):
+    """A folder of versions, of which the current one is served."""
+
+    def current(self) -> str:
+        """The name of the current version."""
+
+    def load(self, name: str) -> ServedModel:
+        """The model of a version."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A run that was not taken."""
+
+    version: str | None  # None: not one of several versions
+    reason: str
+    since: float  # seconds since 1970, by the clock of the data
 
 
 class IncompatibleRunError(ArtifactError):
@@ -29,40 +61,86 @@ class IncompatibleRunError(ArtifactError):
 class ModelLoader:
     """Holds the served model, and reloads it."""
 
-    def __init__(self, load: LoadModel, data: LiveData) -> None:
+    def __init__(
+        self, load: LoadModel, data: LiveData, versions: FollowedVersions | None = None
+    ) -> None:
         """Load the run; an unreadable run is logged, an incompatible one is refused.
 
         Args:
             load: returns the model; called again at every reload.
             data: the data to forecast from.
+            versions: the folder of versions whose current one is followed.
         """
-        self.load, self._data = load, data
+        self.load, self.versions, self._data = load, versions, data
         self.model: ServedModel | None = None
         self.reloads = {"done": 0, "failed": 0}
+        self.refused: Refused | None = None  # the run that should be served, and is not
+        self._retry_at = 0.0  # by time.monotonic()
         self._lock = asyncio.Lock()
         try:
-            self.model = self._load_checked()
+            self.model = self._checked(self.load)
         except IncompatibleRunError:
             raise
         except Exception as error:  # any other fault: observations are still accepted and stored
+            self._refuse(None, error)
             log.error("no run is loaded: %s; repair it and send SIGHUP", error)
 
     async def reload(self) -> None:
         """Reload the run; the old model stays if the new one cannot be used."""
         async with self._lock:
-            try:
-                with span("reload"):
-                    self.model = await asyncio.to_thread(self._load_checked)
-                self.reloads["done"] += 1
-                log.warning("reloaded: run %s", self.model.digest)
-            except Exception as error:  # as above
-                self.reloads["failed"] += 1
-                outcome = f"run {self.model.digest} stays" if self.model else "no run is loaded"
-                log.error("not reloaded, %s: %s", outcome, error)
+            await self._replace(self.load, None)
 
-    def _load_checked(self) -> ServedModel:
+    async def follow(self, prepare: Callable[[ServedModel], Awaitable[None]]) -> None:
+        """Load the current version if it is another than the served one, and it can be used.
+
+        Args:
+            prepare: is given the new model before it answers.
+        """
+        if self.versions is None:
+            return
+        async with self._lock:
+            name = await asyncio.to_thread(self.versions.current)
+            if self.model is not None and self.model.version == name:
+                self.refused = None
+                return
+            failed = self.refused is not None and self.refused.version in (name, None)
+            if failed and time.monotonic() < self._retry_at:
+                return
+            await self._replace(partial(self.versions.load, name), name, prepare)
+
+    async def _replace(
+        self,
+        load: LoadModel,
+        name: str | None,
+        prepare: Callable[[ServedModel], Awaitable[None]] | None = None,
+    ) -> None:
+        try:
+            with span("reload"):
+                model = await asyncio.to_thread(self._checked, load)
+            if prepare is not None:
+                await prepare(model)
+        except Exception as error:  # as above
+            before = self.refused
+            self._refuse(name, error)
+            if self.refused != before:  # not at each retry
+                self.reloads["failed"] += 1
+                outcome = f"run {_name(self.model)} stays" if self.model else "no run is loaded"
+                log.error("not reloaded, %s: %s", outcome, error)
+            return
+        self.model, self.refused = model, None
+        self.reloads["done"] += 1
+        log.warning("reloaded: run %s", _name(model))
+
+    def _refuse(self, name: str | None, error: Exception) -> None:
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        before = self.refused
+        same = before is not None and (before.version, before.reason) == (name, str(error))
+        since = before.since if before is not None and same else self._data.now()
+        self.refused = Refused(name, str(error), since)
+
+    def _checked(self, load: LoadModel) -> ServedModel:
         """Return the new model, unless only the old one can forecast from the current data."""
-        model, old, snapshot = self.load(), self.model, self._data.snapshot
+        model, old, snapshot = load(), self.model, self._data.snapshot
         _refuse_incompatible(model, snapshot)
         if absent := describe_absent(model, snapshot):
             log.warning("run %s: %s", model.digest, absent)
@@ -72,6 +150,10 @@ class ModelLoader:
             if fault and old and not _find_fault(old, snapshot, newest):
                 raise fault
         return model
+
+
+def _name(model: ServedModel) -> str:
+    return f"{model.digest} ({model.version})" if model.version else model.digest
 
 
 def _refuse_incompatible(model: ServedModel, snapshot: Snapshot) -> None:
@@ -87,11 +169,13 @@ def _refuse_incompatible(model: ServedModel, snapshot: Snapshot) -> None:
         raise IncompatibleRunError(f"run {model.digest}: {error}\n{REMEDY}") from error
 
 
-def _find_fault(model: ServedModel, snapshot: Snapshot, origin: int) -> DataError | None:
-    """Return the reason why the data does not allow a forecast, such as a short history."""
+def _find_fault(
+    model: ServedModel, snapshot: Snapshot, origin: int
+) -> DataError | ImplausibleRunError | None:
+    """Return the reason why there is no usable forecast from the data, such as a short history."""
     try:
-        SnapshotPredictor().predict_provisional(model, snapshot, origin)
-    except DataError as error:
+        refuse_implausible(forecast_once(model, snapshot, origin), snapshot)
+    except (DataError, ImplausibleRunError) as error:
         return error
     except ArtifactError as error:  # the estimator does not take this data
         raise IncompatibleRunError(f"run {model.digest}: {error}\n{REMEDY}") from error

@@ -16,9 +16,9 @@ from starlette.staticfiles import StaticFiles
 
 from forecaster import __version__
 from forecaster.errors import name_some
-from forecaster.serve.forecasting.background import BackgroundForecasts
+from forecaster.serve.forecasting.background import BackgroundForecasts, follow_versions
 from forecaster.serve.forecasting.engine import Engine
-from forecaster.serve.http import read, write
+from forecaster.serve.http import content, read, write
 from forecaster.serve.http.inference import endpoints as inference
 from forecaster.serve.http.inference.tensors import InferenceRequest
 from forecaster.serve.http.limits import RequestLimits
@@ -82,7 +82,7 @@ def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the background tasks while the application runs."""
     engine: Engine = app.state.engine
-    jobs = [BackgroundForecasts(engine).run()]
+    jobs = [BackgroundForecasts(engine).run(), follow_versions(engine)]
     if engine.feed is not None:
         jobs.append(engine.feed(engine.data))
     tasks = [asyncio.create_task(job) for job in jobs]
@@ -113,7 +113,10 @@ def _health() -> APIRouter:
         reason = engine.why_not_ready()
         if reason is not None:
             raise Problem(503, "not_ready", reason)
-        return {"status": "ready"}
+        refused = engine.loader.refused
+        return {"status": "ready"} | (
+            {"detail": content.describe_refusal(refused)} if refused else {}
+        )
 
     @guarded.get("/metrics", responses=problem_responses(READ_ERRORS), response_class=Response)
     async def metrics(request: Request, engine: EngineParameter) -> Response:

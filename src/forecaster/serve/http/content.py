@@ -15,7 +15,9 @@ from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.encode import local_text, step_times, to_numbers, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.loader import Refused
 from forecaster.serve.forecasting.new_locations import absent_locations
+from forecaster.versions import learned_until
 
 
 def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
@@ -35,6 +37,30 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
         "stale": freshness.stale,
         "degraded": "; ".join(reasons) or None,
     }
+
+
+def served_run(model: ServedModel | None, refused: Refused | None) -> dict[str, Any]:
+    """Return which run answers, and which one was refused."""
+    run = None if model is None else model.estimator.run
+    return {
+        "model": None if model is None else model.digest,
+        "version": None if model is None else model.version,
+        "estimator": None if run is None else run.estimator,
+        "learned_until": None if run is None else learned_until(run.about),
+        "refused": None if refused is None else _refused(refused),
+    }
+
+
+def _refused(refused: Refused) -> dict[str, Any]:
+    since = _to_utc_text(int(refused.since))
+    return {"version": refused.version, "reason": refused.reason, "since": since}
+
+
+def describe_refusal(refused: Refused) -> str:
+    """Return why a run is not served, in a sentence."""
+    name = "a run" if refused.version is None else f"version {refused.version}"
+    since = _to_utc_text(int(refused.since))
+    return f"{name} is not served since {since}: {refused.reason}"
 
 
 def location_list(

@@ -105,6 +105,8 @@ def _of_service(metrics: Metrics, engine: Engine) -> Gauges:
     if model is not None:
         served = {"model": model.digest, "version": printable(model.version or "")}
         yield _labelled("run", "the served run, and its name among versions", served)
+    refused = engine.loader.refused is not None
+    yield _gauge("run_refused", "1 if the run that should be served failed its trial", refused)
 
 
 def _of_data(engine: Engine) -> Gauges:

@@ -57,6 +57,13 @@ async def locations(request: Request, engine: EngineParameter) -> Response:
     return with_etag(request, body)
 
 
+@router.get("/run", response_model=schemas.ServedRun)
+async def run(request: Request, engine: EngineParameter) -> Response:
+    """Return which run answers, and whether another one was refused."""
+    loader = engine.loader
+    return with_etag(request, to_json(content.served_run(loader.model, loader.refused)))
+
+
 @router.get("/graph", response_model=schemas.DependencyGraphResponse)
 async def graph(request: Request, engine: EngineParameter) -> Response:
     """Return the dependencies between locations."""

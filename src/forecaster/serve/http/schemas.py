@@ -151,6 +151,24 @@ class DependencyGraphResponse(BaseModel):
     edges: list[DependencyEdge]
 
 
+class RefusedRun(BaseModel):
+    """A run that should be served, and failed its trial."""
+
+    version: str | None  # its name; null: not one of several versions
+    reason: str
+    since: str  # UTC
+
+
+class ServedRun(BaseModel):
+    """The run that answers."""
+
+    model: str | None  # hash of the run; null: none is loaded
+    version: str | None  # its name in the folder of versions; null: a single run
+    estimator: str | None
+    learned_until: str | None  # the last step of its training and validation, UTC
+    refused: RefusedRun | None  # the current version, if it failed its trial
+
+
 class StepTimes(BaseModel):
     """A step by its beginning, UTC and on the wall clock."""
 
