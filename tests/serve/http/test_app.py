@@ -78,6 +78,7 @@ def test_the_document_names_every_endpoint(shared_service: Running) -> None:
     assert set(document["paths"]) == {
         "/v1/locations", "/v1/graph", "/v1/forecast", "/v1/history", "/v1/accuracy",
         "/v1/explanation", "/v1/observations", "/v1/covariates", "/livez", "/readyz", "/metrics",
+        "/v1/run",
         "/v2", "/v2/health/live", "/v2/health/ready",
         *(f"/v2/models/{{name}}{version}{path}"
           for version in ("", "/versions/{version}") for path in ("", "/ready", "/infer")),
