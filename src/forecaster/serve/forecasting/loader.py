@@ -122,7 +122,7 @@ class ModelLoader:
         except Exception as error:  # as above
             before = self.refused
             self._refuse(name, error)
-            if self.refused != before:  # not at each retry
+            if name is None or self.refused != before:  # not at each retry
                 self.reloads["failed"] += 1
                 outcome = f"run {_name(self.model)} stays" if self.model else "no run is loaded"
                 log.error("not reloaded, %s: %s", outcome, error)
