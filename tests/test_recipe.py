@@ -215,6 +215,17 @@ def test_a_preset_decides_what_a_recipe_does_not_say() -> None:
     assert recipe.training.batch == TrainingConfig().batch
 
 
+def test_the_preset_best_compares_an_ensemble_and_one_network_stays_one_network() -> None:
+    simple = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
+    best, quick = recipe_of('preset = "best"'), recipe_of('preset = "quick"')
+    assert best.evaluation.models == (*simple, "Ensemble")
+    assert quick.evaluation.models == (*simple, "Forecaster")
+    assert (best.estimator, quick.estimator) == ("Ensemble", "Forecaster")
+    named = recipe_of('preset = "best"\n[evaluation]\nmodels = ["Ridge", "Forecaster"]')
+    assert named.evaluation.models == ("Ridge", "Forecaster")  # as written by earlier versions
+    assert named.digest() == best.digest()
+
+
 def test_a_recipe_tells_where_it_departs_from_its_preset() -> None:
     text = 'preset = "best"\n[training]\nepochs = 30\nema = 0.0\neta = 8e-3'
     assert recipe_of(text).departures() == ["training.eta = 0.008", "training.ema = 0.0"]

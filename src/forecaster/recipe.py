@@ -47,12 +47,16 @@ _MIXER_TRAINING: dict[str, Any] = {
     "weight_decay": 0.1,
 }
 
+_SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
 PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
     "quick": {"training": _MIXER_TRAINING},
-    "best": {"training": _MIXER_TRAINING},
+    "best": {
+        "training": _MIXER_TRAINING,
+        "evaluation": {"models": (*_SIMPLE_MODELS, "Ensemble")},
+    },
 }
 
 
@@ -94,12 +98,18 @@ class Recipe(Stage):
         """Whether Forecaster is the network over deviations, as in the presets quick and best."""
         return self.preset in ("quick", "best")
 
+    @property
+    def estimator(self) -> Literal["Forecaster", "Ensemble"]:
+        """The estimator that the preset is of, where no model is named."""
+        return "Ensemble" if self.preset == "best" else "Forecaster"
+
     def departures(self) -> list[str]:
-        """List the settings of the recipe that differ from those of its preset."""
+        """List the settings of a model that differ from those of the preset."""
         preset = PRESETS[self.preset] if self.preset else {}
         return [
             f"{name}.{key} = {getattr(getattr(self, name), key)}"
             for name, values in preset.items()
+            if name != "evaluation"
             for key, value in values.items()
             if getattr(getattr(self, name), key) != value
         ]

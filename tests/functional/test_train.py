@@ -140,6 +140,31 @@ def test_a_value_of_the_recipe_can_be_set(recipe: Path, run: Run) -> None:
     assert estimator.recipe.training.batch == 200  # as the file says
 
 
+@pytest.mark.slow
+def test_the_preset_best_trains_an_ensemble_and_earlier_runs_of_it_go_on(
+    recipe: Path, run: Run
+) -> None:
+    out, words = recipe.parent / "run", ("--set", "preset=best", "--set", "training.epochs=1")
+    members = ("--set", 'ensemble.members=["Forecaster", "Ridge"]')
+    code, output, errors = run("train", recipe, "--out", out, *words, *members)
+    assert code == 0
+    assert "run            Ensemble, trained on " in output
+    assert "member 1       Forecaster (weight " in output
+    assert "member 2       Ridge (weight " in output
+    assert "1 network of 2 members: Forecaster …" in errors
+    earlier = recipe.parent / "earlier"  # the preset best was one network
+    code, output, _ = run("train", recipe, "--out", earlier, *words, "--model", "Forecaster")
+    assert "run            Forecaster, trained on " in output
+    code, output, errors = run("train", recipe, "--out", earlier, *words)
+    assert code == 0
+    assert "already trained; nothing to do" in errors
+    words = ("--panel", out / "panel", "--at", "2021-03-28T12:00+02:00")
+    for folder in (out, earlier):
+        code, output, _ = run("forecast", folder, *words)
+        assert code == 0
+        assert len(output.splitlines()) == 1 + 2 * 3
+
+
 def test_what_the_recipe_says_itself_of_a_preset_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -38,7 +38,12 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     graph: Annotated[
         Path | None, typer.Option(help="Folder of the graph. Default: learn it into OUT.")
     ] = None,
-    model: Annotated[Model, typer.Option(help="Model to train.")] = "Forecaster",
+    model: Annotated[
+        Model | None,
+        typer.Option(
+            help="Model to train. Default: Ensemble with the preset best, else Forecaster."
+        ),
+    ] = None,
     horizon: Horizon = None,
     settings: Settings = None,
     tensorboard: Annotated[
@@ -56,7 +61,8 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     terminal.MODE.quiet |= not is_first_process()
     recipe = with_settings(read_recipe(recipe_file), settings or [])
     recipe = with_horizon(recipe, horizon, panel)
-    print_departures(model, recipe)
+    name = model or _default_model(recipe, out)
+    print_departures(name, recipe)
     ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
@@ -66,7 +72,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         say, on_progress = stack.enter_context(terminal.training())
         if tensorboard is not None:
             on_progress = _with_tensorboard(on_progress, tensorboard, stack)
-        trained = train_run(model, recipe, out, ground, say, on_progress)
+        trained = train_run(name, recipe, out, ground, say, on_progress)
     if not is_first_process():
         return
     summary = _summarise(trained.estimator, out)
@@ -80,10 +86,23 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         _print_run(summary)
 
 
+def _default_model(recipe: "Recipe", out: Path) -> str:
+    """Return the estimator of the preset, or that of a run which the folder already holds.
+
+    What was begun by an earlier version, where the preset best was one network, goes on as that.
+    """
+    from forecaster.publish.manifest import MANIFEST, read_manifest
+
+    begun = None
+    if (out / MANIFEST).exists():
+        begun = read_manifest(out, kind="run").about.get("estimator")
+    return begun if begun == "Forecaster" else recipe.estimator
+
+
 def print_departures(name: str, recipe: "Recipe") -> None:
-    """Print the recipe values that override the preset of Forecaster."""
+    """Print the recipe values that override the preset of Forecaster, or of an Ensemble."""
     overrides = recipe.departures()
-    if overrides and name.startswith("Forecaster"):
+    if overrides and name.startswith(("Forecaster", "Ensemble")):
         message = f"{name}: preset {recipe.preset}, overridden by the recipe"
         terminal.say(f"{message}: {', '.join(overrides)}; remove them to use the preset's values")
 

@@ -54,7 +54,7 @@ from forecaster.splits import Splits, cut_windows
 
 METRICS = ("rmse", "mape", "mae", "wape", "bias", "mean_error")
 INTERVAL_METRICS = ("coverage", "randomised", "width", "pinball")
-REFERENCE = "Forecaster"  # the model that others are compared with, if it is among them
+REFERENCES = ("Forecaster", "Ensemble")  # what others are compared with: the first that is tested
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,12 @@ class Comparison:
 
     @cached_property
     def reference(self) -> ModelResult | None:
-        """The model that others are compared with: Forecaster, or the one of lowest RMSE."""
+        """The model that others are compared with.
+
+        Forecaster, an Ensemble, or the model with the lowest RMSE.
+        """
         rows = self.unchanged
-        named = [row for row in rows if row.name == REFERENCE]
+        named = [row for name in REFERENCES for row in rows if row.name == name]
         return next(iter(named or sorted(rows, key=lambda r: self._mean(r, "rmse"))), None)
 
     @cached_property

@@ -58,7 +58,7 @@ def run_demo(
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
     recipe = Recipe(
-        preset="best",
+        preset="quick",
         panel=PanelConfig(timezone="America/New_York"),
         trips=TripsConfig(files=("trips.parquet",), min_demand=0.0, covers=f"{DEMO_START}:{last}"),
         training=DEMO_TRAINING,

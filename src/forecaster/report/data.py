@@ -15,7 +15,7 @@ from forecaster.estimators.graph_arrays import DELAYS, PAIRS, STRENGTHS
 from forecaster.estimators.match import with_lags
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.evaluation.backtest import BacktestResult
-from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
+from forecaster.evaluation.comparison import REFERENCES, Comparison, ModelResult
 from forecaster.evaluation.storage import load_backtest, test_name
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
@@ -69,7 +69,7 @@ class ReportData:
     def drawn(self) -> list[ModelResult]:
         """The models in figures: recommended, strongest simple, Forecaster, the best other one."""
         models = [row for row in self.comparison.tested if row.of is None]
-        reference = [row for row in models if row.name == REFERENCE]
+        reference = [row for name in REFERENCES for row in models if row.name == name]
         first = [row for row in (self.best, self.rival, *reference) if row is not None]
         remaining = [row for row in models if row not in first]
         ranked = sorted(remaining, key=lambda row: mean_rmse(row, self.comparison))

@@ -13,6 +13,7 @@ from forecaster.config import GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.registry import find_estimator
 from forecaster.estimators.training_data import hide_test
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -288,3 +289,17 @@ def test_a_lagged_graph_is_learned_from_the_training_steps() -> None:
         assert record["max_delay"] == 2  # the network sees no further back
         assert (estimator.run.arrays["graph.delays"] <= 2).all()
     assert Recipe.of(values).graph.kind == "lagged"
+
+
+def test_the_preset_best_is_an_ensemble_and_a_recipe_of_earlier_versions_one_network() -> None:
+    graph = DependencyGraph.from_edges([("place 0", "place 3")], small_city())
+    best = Forecaster(graph, preset="best")
+    assert type(best) is find_estimator("Ensemble")
+    assert best.graph is graph
+    assert best.recipe.preset == "best"
+    assert type(Forecaster(graph, preset="quick")) is Forecaster
+    assert type(Forecaster(graph, Recipe(preset="best"))) is Forecaster  # a member, or a saved run
+    with pytest.raises(ConfigError, match="give only one of them"):
+        Forecaster(graph, Recipe(), preset="best")
+    with pytest.raises(ConfigError, match="did you mean 'best'"):
+        Forecaster(preset="bets")  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from torch import Generator
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.graph_arrays import digest_of, edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
@@ -19,6 +20,7 @@ from forecaster.estimators.networks.profile import (
     profile_shapes,
     sees_repeats,
 )
+from forecaster.estimators.registry import find_estimator
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -42,10 +44,23 @@ class Forecaster(NetworkEstimator):
     """The graph Transformer: its linear layers are pruned by the dependency graph (section 2).
 
     The preset `quick` is another network over the same graph. Recipes and runs of earlier versions
-    call it `best`, which is now an `Ensemble` of that network and other models.
+    call it `best`, which is now an `Ensemble` of that network and other models:
+    `Forecaster(preset="best")` makes one.
     """
 
     takes_graph = True
+
+    def __new__(  # type: ignore[misc]
+        cls,
+        graph: DependencyGraph | None = None,
+        recipe: Recipe | None = None,
+        *,
+        preset: Preset | None = None,
+    ) -> Estimator:
+        """The estimator of the preset: an `Ensemble` with `best`."""
+        if cls is Forecaster and recipe is None and preset == "best":
+            return find_estimator("Ensemble")(graph, preset=preset)  # type: ignore[call-arg, arg-type]
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -60,14 +75,16 @@ class Forecaster(NetworkEstimator):
             graph: which locations depend on each other; None: learned from the training steps.
             recipe: all hyperparameters; None: the paper's network and training.
             preset: in place of a recipe, `paper`: the graph too is learned as in the paper, from
-                raw demand; `quick`: another network over the same graph, as in earlier versions
-                `best`.
+                raw demand; `quick`: another network over the same graph; `best`: an `Ensemble`
+                of that network and other models.
         """
         if recipe is not None and preset is not None:
             raise ConfigError("Forecaster: a recipe and a preset; give only one of them")
         if preset is not None and preset not in PRESETS:
             hint = nearest_name(preset, list(PRESETS))
-            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there are paper and quick")
+            raise ConfigError(
+                f"Forecaster: no preset {preset!r}{hint}; there are {', '.join(PRESETS)}"
+            )
         super().__init__(Recipe(preset=preset) if preset is not None else recipe)
         self.graph = graph
 

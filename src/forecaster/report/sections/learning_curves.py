@@ -5,6 +5,7 @@ from typing import Any
 
 from forecaster.artifact import FOREIGN
 from forecaster.errors import ArtifactError, count_of
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.model_specs import is_network
 from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import (
@@ -113,19 +114,27 @@ Trainings = Mapping[str, Mapping[int, Mapping[str, Any]]]  # by network and seed
 
 
 def read_trainings(data: ReportData) -> Trainings:
-    """Return the epochs of every training of a network, and why it stopped."""
+    """Return the epochs of every training of a network, and why it stopped.
+
+    The networks of an ensemble are named after it.
+    """
+    trainings: dict[str, dict[int, Mapping[str, Any]]] = {}
     try:
-        return {
-            row.name: {
-                seed: dict(manifest.about["learned"]["training"])
-                for seed, manifest in data.manifests(row).items()
-            }
-            for row in data.comparison.unchanged
-            if is_network(row.estimator)
-        }
+        for row in data.comparison.unchanged:
+            for seed, manifest in data.manifests(row).items() if _is_trained(row) else ():
+                learned = manifest.about["learned"]
+                for part in learned.get("members", [learned]):
+                    if "training" in part or is_network(row.estimator):
+                        name = f"{row.name}: {part['name']}" if "name" in part else row.name
+                        trainings.setdefault(name, {})[seed] = dict(part["training"])
+        return trainings
     except FOREIGN as error:
         message = f"{data.folder}: a network's run has no epochs ({error})"
         raise ArtifactError(f"{message}; run `forecaster evaluate` again") from error
+
+
+def _is_trained(row: ModelResult) -> bool:
+    return is_network(row.estimator) or row.members is not None
 
 
 def training_section(data: ReportData) -> Section:
