@@ -502,6 +502,22 @@ def test_T6_windows_of_any_ranges_and_holes_equal_a_brute_force_enumeration(
     assert_rule_holds(windows, split_of)
 
 
+@pytest.mark.parametrize("hours", ["", "05:00-23:00"])
+def test_windows_are_the_same_however_many_are_judged_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, hours: str
+) -> None:
+    values = np.random.default_rng(3).poisson(9, (24 * 61, 3)).astype(np.float32)
+    values[500:520] = np.nan
+    panel = panel_of(values).with_hours([hours] * 3)
+    splits = Splits.by_share(panel)
+    at_once = cut_windows(panel, splits, LagConfig())
+    monkeypatch.setattr("forecaster.splits.BLOCK_STEPS", 76 * 101)
+    in_blocks = cut_windows(panel, splits, LagConfig())
+    assert str(in_blocks) == str(at_once)
+    for name in (*SPLITS, "partial"):
+        assert np.array_equal(getattr(in_blocks, name), getattr(at_once, name))
+
+
 def test_T6_lags_across_a_clock_change_do_not_lead_training_into_held_out_hours() -> None:
     panel = panel_of(np.ones((24 * 24, 1)), "2015-10-20T04", NEW_YORK)
     splits = Splits(

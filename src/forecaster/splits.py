@@ -33,6 +33,7 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
 VALIDATION_SHARE, VALIDATION_WINDOWS = 0.1, 20  # the latter for the quantiles of short panels
 TRAINING_SHARE, TEST_SHARE = 0.5, 0.2  # at least, where validation needs more than its share
+BLOCK_STEPS = 2**22  # of the windows that are judged at a time, to bound memory
 _NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
 DAY_MINUTES = 24 * 60
@@ -165,31 +166,13 @@ def cut_windows(
     A step in two splits is refused, and so is a needed split without any window.
     """
     split_of_step = assign_splits(panel, splits)
-    origins, history = _all_windows(panel, lags)
-    ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
-    target = split_of_step[ahead]  # [B, K]
-    split = target[:, 0]
-    same_split = (target == split[:, None]).all(axis=1) & (split >= 0)
-    history_split = split_of_step[history]  # [B, L]
-    held_out = history_split > SPLITS.index("train")
-    in_test = history_split == SPLITS.index("test")
-    unobserved = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
-    within = same_split & panel.clock.is_open(panel.times)[ahead].any(
-        axis=1
-    )  # others are no windows
-    reasons = {
-        "targets across a border": ~same_split & (target >= 0).any(axis=1),
-        "no target observed": within & unobserved,
-        "covariates ahead missing": within & _lacks_covariates(panel, origins, ahead),
-        "too little history observed": within & is_incomplete(panel, history, origins),
-        "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
-        "validation history in test steps": within & (split == 1) & in_test.any(axis=1),
-    }
+    origins, split, reasons = _judge_all(panel, lags, split_of_step)
     is_dropped = np.zeros(len(origins), dtype=bool)
     dropped = {}
     for reason, rows in reasons.items():  # a window counts for the first reason that applies
         dropped[reason] = int((rows & ~is_dropped).sum())
         is_dropped |= rows
+    within = split >= 0
     usable = within & ~is_dropped
     train, validation, test = (origins[usable & (split == n)] for n in range(len(SPLITS)))
     windows = Windows(
@@ -412,20 +395,54 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
     return number
 
 
-def _all_windows(
-    panel: Panel, lags: LagConfig
-) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, "B L"]]:
-    """Every origin with its whole history and horizon inside the panel, and the history."""
-    steps = np.arange(len(panel.values))
-    back = panel.clock.lag_steps(lags, panel.times)
-    fits = (steps >= back.max(axis=1)) & (steps < len(steps) - lags.horizon)
-    if not fits.any():
+def _judge_all(
+    panel: Panel, lags: LagConfig, split_of_step: Int64[np.ndarray, " M"]
+) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, " B"], dict[str, np.ndarray]]:
+    """The origins with their whole history and horizon inside the panel, and `_judge` of each."""
+    steps = np.arange(len(panel.values) - lags.horizon)
+    parts, size = [], max(BLOCK_STEPS // max(lags.length, lags.horizon), 1)
+    for block in np.split(steps, range(size, len(steps), size)):
+        history = block[:, None] - panel.clock.lag_steps(lags, panel.times[block])
+        fits = (history >= 0).all(axis=1)
+        if fits.any():
+            origins, history = block[fits], history[fits]
+            parts.append((origins, *_judge(panel, lags, split_of_step, origins, history)))
+    if not parts:
         needed = panel.clock.needed_steps(lags, panel.times) + lags.horizon
         raise DataError(
-            f"need ≥ {needed} steps for one window, have {len(steps)}; add earlier data"
+            f"need ≥ {needed} steps for one window, have {len(panel.values)}; add earlier data"
             f"{explain_short(panel, lags)}"
         )
-    return steps[fits], steps[fits][:, None] - back[fits]
+    all_origins, splits, reasons = zip(*parts, strict=True)
+    joined = {name: np.concatenate([part[name] for part in reasons]) for name in reasons[0]}
+    return np.concatenate(all_origins), np.concatenate(splits), joined
+
+
+def _judge(
+    panel: Panel,
+    lags: LagConfig,
+    split_of_step: Int64[np.ndarray, " M"],
+    origins: Int64[np.ndarray, " B"],
+    history: Int64[np.ndarray, "B L"],
+) -> tuple[Int64[np.ndarray, " B"], dict[str, np.ndarray]]:
+    """The split of each window, −1 for none, and by reason which are dropped: Bool[B]."""
+    ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
+    target = split_of_step[ahead]  # [B, K]
+    split = target[:, 0]
+    same_split = (target == split[:, None]).all(axis=1) & (split >= 0)
+    history_split = split_of_step[history]  # [B, L]
+    held_out = history_split > SPLITS.index("train")
+    in_test = history_split == SPLITS.index("test")
+    unobserved = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
+    within = same_split & panel.clock.is_open(panel.times)[ahead].any(axis=1)  # else no window
+    return np.where(within, split, -1), {
+        "targets across a border": ~same_split & (target >= 0).any(axis=1),
+        "no target observed": within & unobserved,
+        "covariates ahead missing": within & _lacks_covariates(panel, origins, ahead),
+        "too little history observed": within & is_incomplete(panel, history, origins),
+        "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
+        "validation history in test steps": within & (split == 1) & in_test.any(axis=1),
+    }
 
 
 def _begin(text: str, clock: Clock) -> np.datetime64:
