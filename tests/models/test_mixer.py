@@ -489,16 +489,22 @@ def test_weights_are_counted_with_past_only_covariates(
 
 @pytest.mark.parametrize(("slots", "rows"), [(168, 24), (2016, 24), (7, 1), (12, 1), (53, 1)])
 def test_of_a_single_season_the_steps_of_all_days_share_their_rows(slots: int, rows: int) -> None:
-    weights = hour_weights(slots, repeats=False)
+    yearly = slots in (12, 53)
+    weights = hour_weights(slots, repeats=False, yearly=yearly)
     assert weights.shape == (slots, rows)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(slots))
-    if not slots % 7:
+    if not yearly:
         by_day = weights.view(7, slots // 7, rows)
         assert torch.equal(by_day[0], by_day[5])
 
 
+def test_a_single_year_of_four_weeks_a_step_has_one_row() -> None:
+    assert hour_weights(14, repeats=False, yearly=True).shape == (14, 1)
+    assert hour_weights(14, repeats=False).shape == (14, 2)  # twelve hours
+
+
 @pytest.mark.parametrize(("slots", "left_out"), [(168, slice(3, 10)), (12, slice(10, 34))])
 def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_out: slice) -> None:
-    mask = time_of_day_only(35, slots).flatten()
+    mask = time_of_day_only(35, yearly=slots == 12).flatten()
     assert not mask[left_out].any()
     assert mask.sum() == 35 - (left_out.stop - left_out.start)

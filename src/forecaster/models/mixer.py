@@ -49,6 +49,7 @@ class MixerPrerequisites:
     pattern: BlockPattern
     past_only: PastOnlyInputs = NONE_PAST_ONLY
     repeats: bool = True  # whether training has seen more than one week, or year of long steps
+    yearly: bool = False  # whether the season is a year, where training has seen one only
 
 
 class Mixer(Network):
@@ -109,9 +110,11 @@ class Mixer(Network):
         self.place = nn.Parameter(torch.zeros(N, 1, H))  # e, a location's embedding
         self.unknown = nn.Parameter(torch.zeros(1, 1, H)) if self.masks else None  # e_0
         self.slots = fitted.profile.profile.shape[1]
-        weights = hour_weights(self.slots, repeats=fitted.repeats)
+        weights = hour_weights(self.slots, repeats=fitted.repeats, yearly=fitted.yearly)
         self.register_buffer("hour_weights", weights, persistent=False)
-        calendar = None if fitted.repeats else time_of_day_only(inputs.auxiliary, self.slots)
+        calendar = (
+            None if fitted.repeats else time_of_day_only(inputs.auxiliary, yearly=fitted.yearly)
+        )
         self.register_buffer("calendar", calendar, persistent=False)
         self.hour = nn.Parameter(torch.zeros(weights.shape[1], H))  # d
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
@@ -311,7 +314,9 @@ def input_widths(
     return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
 
-def hour_weights(slots: int, *, repeats: bool = True) -> Float[Tensor, "W rows"]:
+def hour_weights(
+    slots: int, *, repeats: bool = True, yearly: bool = False
+) -> Float[Tensor, "W rows"]:
     """The weight of each row of d at each step of the season: one row a step, if they are few.
 
     Steps below an hour lie between two hours of the week and have a share of both.
@@ -319,9 +324,9 @@ def hour_weights(slots: int, *, repeats: bool = True) -> Float[Tensor, "W rows"]
     Args:
         slots: W, the number of steps of the season.
         repeats: whether training has seen two seasons; otherwise the steps of all days share rows.
+        yearly: whether the season is a year, whose steps then share one row.
     """
-    days = 1 if slots % len(WEEKDAYS) else len(WEEKDAYS)
-    period = slots if repeats else slots // days if days > 1 else 1
+    period = slots if repeats else 1 if yearly else slots // len(WEEKDAYS)
     rows = min(period, WEEK_HOURS if repeats else DAY_HOURS)
     hours = torch.arange(slots, dtype=torch.float64) % period * rows / period
     share, first = hours.frac().float()[:, None], hours.floor().long()
@@ -329,12 +334,12 @@ def hour_weights(slots: int, *, repeats: bool = True) -> Float[Tensor, "W rows"]
     return (1 - share) * one_hot[first] + share * one_hot[(first + 1) % rows]
 
 
-def time_of_day_only(auxiliary: int, slots: int) -> Float[Tensor, "A 1 1"]:
+def time_of_day_only(auxiliary: int, *, yearly: bool) -> Float[Tensor, "A 1 1"]:
     """1 for entries of a that are used, 0 for weekdays, or the place in the year of long steps."""
     mask = torch.ones(auxiliary, 1, 1)
     first = auxiliary - len(CALENDAR_COLUMNS)
     weekdays = slice(first, first + len(WEEKDAYS))
-    mask[slice(weekdays.stop, auxiliary - 1) if slots % len(WEEKDAYS) else weekdays] = 0
+    mask[slice(weekdays.stop, auxiliary - 1) if yearly else weekdays] = 0
     return mask
 
 
@@ -346,7 +351,8 @@ def count_weights(
     if config.edges and fitted.pattern.is_directed:
         of_edge = steps_ahead(lags) * lags.recent
         of_location += of_edge * config.factors
-    rows = hour_weights(fitted.profile.profile.shape[1], repeats=fitted.repeats).shape[1]  # of d
+    slots = fitted.profile.profile.shape[1]
+    rows = hour_weights(slots, repeats=fitted.repeats, yearly=fitted.yearly).shape[1]  # of d
     inner = (
         rows + 2 * config.blocks * config.hidden + sum(input_widths(config, lags, inputs, fitted))
     )

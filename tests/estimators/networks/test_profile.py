@@ -10,6 +10,7 @@ from forecaster.estimators.networks.profile import (
     FILL,
     HOURS,
     PROFILE,
+    has_single_year,
     profile_arrays,
     profile_of,
     profile_slots,
@@ -26,8 +27,8 @@ NONE = np.empty(0, dtype=np.int64)
 
 
 def arrays_of(make_panel: MakePanel, minutes: int) -> dict[str, np.ndarray]:
-    """Return the arrays that a run of ten days of three places stores of its profile."""
-    steps = 10 * 24 * 60 // minutes
+    """Return the arrays that a run of ten days, or 13 steps, of three places stores."""
+    steps = max(10 * 24 * 60 // minutes, 13)
     values = np.random.default_rng(3).poisson(7.0, (steps, 3)).astype(np.float32)
     panel, train = make_panel(values, clock=Clock("UTC", minutes)), np.ones(steps, dtype=bool)
     fill = fit_fill(panel, train)
@@ -47,6 +48,15 @@ def test_a_profile_has_the_steps_of_the_panels_season(
     hours = np.arange(slots) * minutes // 60 % 24
     assert profile_of(arrays).hours.tolist() == hours.tolist()
     assert (HOURS in arrays) == (minutes != 60)  # runs of hours have the arrays they always had
+
+
+@pytest.mark.parametrize(("minutes", "yearly"), [(12 * 60, False), (28 * 24 * 60, True)])
+def test_a_year_of_fourteen_steps_is_told_from_a_week_of_half_days(
+    make_panel: MakePanel, minutes: int, yearly: bool
+) -> None:
+    arrays = arrays_of(make_panel, minutes)
+    assert arrays[PROFILE].shape == (3, 14)
+    assert has_single_year(arrays) == yearly
 
 
 def test_runs_of_earlier_versions_have_hours_of_the_week_at_any_step(

@@ -15,6 +15,7 @@ from forecaster.estimators.networks.linear_start import start_linear
 from forecaster.estimators.networks.new_locations import extend_network
 from forecaster.estimators.networks.profile import (
     CITY,
+    has_single_year,
     profile_arrays,
     profile_of,
     profile_shapes,
@@ -157,6 +158,7 @@ class Forecaster(NetworkEstimator):
             edges_of(arrays).pattern(layout.n_locations),
             _past_only(layout, arrays),
             sees_repeats(arrays),
+            has_single_year(arrays),
         )
 
 

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import torch
 
-from forecaster.clock.clock import WEEK_HOURS
+from forecaster.clock.clock import WEEK_HOURS, WEEKDAYS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
@@ -25,6 +25,7 @@ PROFILE, COUNTS = "level.profile", "level.counts"
 RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.known"
 CITY = "level.city"  # absent in runs whose network fills missing values
 HOURS = "level.hours"  # of the day, by step of the season; absent: those of a week of hours
+YEARLY = "level.yearly"  # True: a season that was seen once is a year; else absent
 SEEN_ONCE = "level.seen_once"  # True: training is shorter than two seasons; else absent
 MEAN, FILL = "values.mean", "shared.fill"
 
@@ -67,6 +68,7 @@ def profile_arrays(data: TrainingData) -> Arrays:
         COUNTS: counts,
         **hours,
         **({SEEN_ONCE: np.array(True)} if seen_once else {}),
+        **({YEARLY: np.array(True)} if seen_once and clock.has_yearly_season else {}),
         RANGES: ranges,
         DEVIATIONS: deviations,
         KNOWN: share_known(data.panel, data.train),
@@ -77,6 +79,14 @@ def profile_arrays(data: TrainingData) -> Arrays:
 def sees_repeats(arrays: Arrays) -> bool:
     """Whether a run was trained on two seasons or more."""
     return not arrays.get(SEEN_ONCE, False)
+
+
+def has_single_year(arrays: Arrays) -> bool:
+    """Whether the season that training has seen once is a year; else it is a week of whole days.
+
+    Runs of earlier versions do not say it, and are told by the number of its steps.
+    """
+    return YEARLY in arrays or profile_slots(arrays) % len(WEEKDAYS) != 0
 
 
 def profile_of(arrays: Arrays, recent: int | None = None) -> SeasonalProfile:

@@ -18,6 +18,7 @@ from forecaster.estimators.networks.profile import (
     PROFILE,
     RANGES,
     SEEN_ONCE,
+    YEARLY,
 )
 from forecaster.estimators.training_data import Arrays
 from forecaster.models.carried import Kept
@@ -71,10 +72,10 @@ def keep_statistics(trained: Arrays, fitted: Arrays, kept: Kept) -> dict[str, np
             new = [after if axis in axes else all_of for axis, all_of in enumerate(whole)]
             arrays[name][np.ix_(*new)] = trained[name][np.ix_(*old)]
     arrays |= {n: array for n, array in trained.items() if n in fitted and n.startswith(SHARED)}
-    if SEEN_ONCE in trained:
-        arrays[SEEN_ONCE] = trained[SEEN_ONCE]
-    else:
-        arrays.pop(SEEN_ONCE, None)
+    for name in (SEEN_ONCE, YEARLY):
+        arrays.pop(name, None)
+        if name in trained:
+            arrays[name] = trained[name]
     return arrays
 
 
