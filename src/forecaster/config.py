@@ -330,8 +330,9 @@ class GraphConfig(Stage):
 
     kind: GraphKind = Field(
         default="lasso",
-        description="`lasso` is the paper's graph: who moves together; `lagged`: whose past tells "
-        "about whose future; the other kinds are for comparison",
+        description="`lasso` is the paper's graph: who moves together; `neighbourhood` the like "
+        "for many locations, and the default of more than 5,000; `lagged`: whose past tells about "
+        "whose future; the other kinds are for comparison",
     )
     subtract: Subtract = Field(
         default="hour_of_week",
@@ -342,6 +343,13 @@ class GraphConfig(Stage):
         gt=0.0,
         description="λ of Eq. 4 for correlations, or of others' past (`lagged`); without it, the "
         "best of a path is chosen",
+    )
+    penalties_per_decade: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="how fine the path of penalties is; without it 8, or 4 for more than 1,000 "
+        "locations unless raw values are taken as in the paper",
     )
     choose: Choose = Field(
         default="likelihood",
@@ -378,10 +386,11 @@ class GraphConfig(Stage):
 
     @model_serializer(mode="wrap")
     def _leave_out(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """Recipes without a largest delay keep their hashes."""
+        """Recipes without these fields keep their hashes."""
         content = write(self)
-        if self.max_delay is None:
-            content.pop("max_delay", None)
+        for name in ("max_delay", "penalties_per_decade"):
+            if content.get(name) is None:
+                content.pop(name, None)
         return content
 
     @model_validator(mode="before")

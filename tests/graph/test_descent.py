@@ -24,7 +24,7 @@ def test_a_column_becomes_its_regression_on_the_others(spread):
     W, betas = S + limit * np.eye(N), np.zeros((N, N))
     others = [0, 1, 2, 4, 5, 6]
     expected = regression(W[np.ix_(others, others)], S[3, others], limit)
-    sweep_columns(S, np.full((N, N), limit), W, betas, (3, 4), 1e-9)
+    sweep_columns(S, (limit, np.ones(N)), W, betas, (3, 4), 1e-9)
     np.testing.assert_allclose(betas[3, others], expected, atol=1e-6)
     np.testing.assert_allclose(W[3, others], W[np.ix_(others, others)] @ expected, atol=1e-6)
     np.testing.assert_array_equal(W, W.T)
@@ -35,6 +35,6 @@ def test_a_column_becomes_its_regression_on_the_others(spread):
 def test_nothing_moves_where_no_correlation_exceeds_its_limit():
     S = np.array([[1.0, 0.2], [0.2, 1.0]])
     W, betas = np.eye(2), np.zeros((2, 2))
-    sweep_columns(S, np.full((2, 2), 0.3), W, betas, (0, 2), 0.01)
+    sweep_columns(S, (0.3, np.ones(2)), W, betas, (0, 2), 0.01)
     np.testing.assert_array_equal(W, np.eye(2))
     assert not betas.any()

@@ -10,7 +10,7 @@ from forecaster.graph.lasso import graphical_lasso
 from forecaster.graph.selection import (
     DENSEST,
     EBIC_GAMMA,
-    FALLS,
+    MANY,
     choose_by_ebic,
     choose_by_likelihood,
     describe_left,
@@ -23,6 +23,7 @@ from forecaster.graph.selection import (
 
 PLACES = 7
 CHAIN = np.eye(PLACES) - 0.4 * (np.eye(PLACES, k=1) + np.eye(PLACES, k=-1))  # a precision
+FINE = np.geomspace(1.0, 0.001, 25).tolist()  # eight penalties by decade
 Quiet = Callable[[str], None]
 
 
@@ -84,7 +85,7 @@ def test_the_likelihood_is_that_of_a_gaussian() -> None:
 
 def test_the_path_goes_down_from_the_largest_correlation() -> None:
     covariance = draw(211, seed=0)
-    path = penalty_path(covariance)
+    path = penalty_path(covariance, GraphConfig())
     largest = np.abs(covariance - np.diag(np.diag(covariance))).max()
     assert 0.7 * largest < path[0] < largest
     assert path[-1] == pytest.approx(DENSEST)
@@ -92,21 +93,39 @@ def test_the_path_goes_down_from_the_largest_correlation() -> None:
 
 
 def test_the_path_of_unrelated_locations_is_one_penalty() -> None:
-    assert penalty_path(np.eye(PLACES)) == [DENSEST]
+    assert penalty_path(np.eye(PLACES), GraphConfig()) == [DENSEST]
+
+
+def test_the_path_of_many_locations_is_coarse_and_begins_where_the_graph_is_empty() -> None:
+    correlation = np.eye(MANY + 1)
+    correlation[2, 3] = correlation[3, 2] = 0.5
+    path = penalty_path(correlation, GraphConfig())
+    assert path[0] == 0.5
+    assert len(path) == round(4 * np.log10(0.5 / DENSEST)) + 1
+    for fewer, config in ((1, GraphConfig()), (0, GraphConfig(subtract="nothing"))):
+        fine = penalty_path(correlation[fewer:, fewer:], config)
+        assert fine[0] == pytest.approx(0.4)
+        assert len(fine) > 1.8 * len(path)
+
+
+def test_a_recipe_may_ask_for_the_finest_penalties() -> None:
+    covariance = draw(211, seed=0)
+    path = penalty_path(covariance, GraphConfig(penalties_per_decade=40))
+    usual = penalty_path(covariance, GraphConfig())
+    assert path[0] == usual[0]
+    assert len(path) > 4.8 * len(usual)
 
 
 def test_the_chosen_penalty_makes_held_out_steps_likeliest() -> None:
     fit, held_out = draw(83, seed=1), draw(10_007, seed=2)
     chosen = choose_by_likelihood(fit, held_out, GraphConfig(), quiet)
-    penalties = penalty_path(fit)
+    penalties = penalty_path(fit, GraphConfig())
     scores = [log_likelihood(graphical_lasso(fit, p).precision, held_out) for p in penalties]
     best = int(np.argmax(scores))
     assert 0 < best < len(penalties) - 1  # else this proves little
     assert chosen.penalty == penalties[best]
-    assert [step.penalty for step in chosen.path] == penalties[: best + 1 + FALLS]
-    assert [step.score for step in chosen.path] == pytest.approx(
-        scores[: best + 1 + FALLS], abs=1e-4
-    )
+    assert [step.penalty for step in chosen.path] == penalties[: best + 2]
+    assert [step.score for step in chosen.path] == pytest.approx(scores[: best + 2], abs=1e-4)
 
 
 def test_the_extended_bic_weighs_edges() -> None:
@@ -120,7 +139,7 @@ def test_the_extended_bic_weighs_edges() -> None:
     bic += 4 * EBIC_GAMMA * edges * np.log(PLACES)
     score = max(step.score for step in chosen.path)
     assert -2 * steps * PLACES * score == pytest.approx(bic)
-    assert edges == chosen.path[-1 - FALLS].edges
+    assert edges == chosen.path[-2].edges
 
 
 def test_the_walk_ends_where_the_solver_fails() -> None:
@@ -135,10 +154,9 @@ def test_the_walk_ends_where_the_solver_fails() -> None:
 
 # Paths on generated cities of 60, 150 and 300 locations, with no travel: scores of all penalties.
 PATHS = (
-    [-0.52642, -0.51029, -0.49441, -0.47992, -0.46949, -0.46241, -0.45933, -0.45807, -0.45853,
-     -0.45976],
-    [-0.52668, -0.51403, -0.50252, -0.49200, -0.48319, -0.47818, -0.47668, -0.47707, -0.47955],
-    [-0.53074, -0.51715, -0.50426, -0.49091, -0.47891, -0.47376, -0.47256, -0.47462, -0.48013],
+    [-0.52642, -0.51029, -0.49441, -0.47992, -0.46949, -0.46241, -0.45933, -0.45807, -0.45853],
+    [-0.52668, -0.51403, -0.50252, -0.49200, -0.48319, -0.47818, -0.47668, -0.47707],
+    [-0.53074, -0.51715, -0.50426, -0.49091, -0.47891, -0.47376, -0.47256, -0.47462],
 )  # fmt: skip
 
 
@@ -146,12 +164,12 @@ PATHS = (
 def test_the_end_of_a_path_is_foreseen_within_twice_after_a_tenth(scores: list[float]) -> None:
     for tried in range(1, len(scores)):
         left = len(scores) - tried
-        assert left / 2 <= penalties_left(scores[:tried]) <= 2 * left
-    assert penalties_left(scores) == 0
+        assert left / 2 <= penalties_left(scores[:tried], 9) <= 2 * left
+    assert penalties_left(scores, 9) == 0
 
 
 def test_a_long_path_is_expected_to_end_soon() -> None:
-    assert penalties_left([float(score) for score in range(20)]) == FALLS
+    assert penalties_left([float(score) for score in range(20)], 9) == 1
 
 
 def test_every_penalty_of_the_path_is_told_with_the_time_left() -> None:
@@ -165,5 +183,5 @@ def test_every_penalty_of_the_path_is_told_with_the_time_left() -> None:
 
 def test_the_time_left_is_that_of_the_penalties_left() -> None:
     path = choose_by_ebic(draw(400, 0), 400, GraphConfig(), quiet).path[:2]
-    assert describe_left(path, [60.0, 60.0], 20).startswith("about 8 more, about ")
-    assert describe_left(path, [60.0, 60.0], 2) == "the last one"
+    assert describe_left(path, [60.0, 60.0], FINE).startswith("about 7 more, about ")
+    assert describe_left(path, [60.0, 60.0], FINE[:2]) == "the last one"

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.linalg.lapack import dpotrf
 
+from forecaster.graph.descent import Limits, move_into_box, penalised_fit, symmetrise
+
 LEAST_PIVOT = 1e-9  # of a variance: below it, rounding errors dominate
 
 
@@ -27,22 +29,22 @@ class Component(NamedTuple):
     """One connected component, on the scale of correlations."""
 
     correlation: Float64[np.ndarray, "n n"]  # S
-    scale: Float64[np.ndarray, " n"]  # λ_ij = λ · scale_i · scale_j
-    limits: Float64[np.ndarray, "n n"]  # λ_ij; the diagonal is 0 if not penalised
+    limits: Limits  # λ_ij off the diagonal
+    diagonal: Float64[np.ndarray, " n"]  # λ_ii; 0 if the diagonal is not penalised
 
 
-def into_box(block: Component, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
-    """Return the point of |W_ij − S_ij| ≤ λ_ij nearest to a guess; W_ii = S_ii + λ_ii."""
-    W = np.clip(guess - block.correlation, -block.limits, block.limits)
-    np.fill_diagonal(W, np.diag(block.limits))
-    W += block.correlation
-    return np.asarray(W)
+def put_into_box(block: Component, W: Float64[np.ndarray, "n n"]) -> None:
+    """Move W to the nearest point of |W_ij − S_ij| ≤ λ_ij, in place; W_ii = S_ii + λ_ii."""
+    move_into_box(block.correlation, block.limits, block.diagonal, W)
 
 
 def diagonal_pair(block: Component, W: Float64[np.ndarray, "n n"]) -> PrimalDual:
     """Return the pair with a diagonal Q, before any sweep."""
-    precision = np.diag(1.0 / np.diag(W))
-    return PrimalDual(precision, W.copy(), _gap(block, precision, W))
+    variances = np.diag(block.correlation) + block.diagonal
+    gap = float((variances / np.diag(W)).sum() + np.log(np.diag(W)).sum())
+    return PrimalDual(
+        np.diag(1.0 / np.diag(W)), W.copy(), _valid(gap - log_determinant(W) - len(W))
+    )
 
 
 def certify(
@@ -54,19 +56,21 @@ def certify(
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # Q is not positive definite then
         diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
-        Q = regressions * -diagonal[:, None]
-    nonzero = (Q != 0) & (Q.T != 0)
-    Q = (Q + Q.T) / 2
-    Q[~nonzero] = 0.0
-    np.fill_diagonal(Q, diagonal)
-    dual = into_box(block, W)
-    return PrimalDual(Q, dual, _gap(block, Q, dual))
+    Q = np.empty_like(W)
+    symmetrise(regressions, diagonal, Q)
+    gap = penalised_fit(block.correlation, block.limits, block.diagonal, Q) - len(Q)
+    gap -= log_determinant(Q)
+    dual = W.copy()
+    put_into_box(block, dual)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap -= float(np.log(_pivots(dual, overwrite=True)).sum())
+    np.copyto(dual, W)  # again, since a further matrix would take too much memory
+    put_into_box(block, dual)
+    return PrimalDual(Q, dual, _valid(gap))
 
 
-def _gap(block: Component, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
-    """Return primal minus dual objective; infinite where Q or W is not positive definite."""
-    fit = float(np.vdot(block.correlation, Q)) + float(np.vdot(block.limits, np.abs(Q)))
-    gap = fit - log_determinant(Q) - log_determinant(W) - len(Q)
+def _valid(gap: float) -> float:
+    """Return a gap, infinite where Q or W is not positive definite."""
     return max(gap, 0.0) if np.isfinite(gap) else np.inf
 
 
@@ -81,8 +85,11 @@ def is_sound(matrix: Float64[np.ndarray, "n n"]) -> bool:
     return bool((_pivots(matrix) > LEAST_PIVOT * np.diag(matrix)).all())
 
 
-def _pivots(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
+def _pivots(
+    matrix: Float64[np.ndarray, "n n"], *, overwrite: bool = False
+) -> Float64[np.ndarray, " n"]:
     """Return each variance given the previous ones; 0 if the matrix is not positive definite."""
-    factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
+    # .T: symmetric, and in LAPACK's order
+    factor, info = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=overwrite)
     pivots = np.square(np.diagonal(factor))
     return pivots if info == 0 else np.zeros_like(pivots)

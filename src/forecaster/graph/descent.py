@@ -17,21 +17,24 @@ from forecaster.compiled import compiled
 Vector = Float64[np.ndarray, " N"]
 Matrix = Float64[np.ndarray, "N N"]
 Terms = Int64[np.ndarray, " k"]
+Limits = tuple[float, Vector]  # λ and a scale of each variable: λ_ij = λ · scale_i · scale_j
 
 # Without the flags for NaN and infinity, which must be detected.
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
+_EXACT: frozenset[str] = frozenset()
 _ROUNDS = 4  # rounds of adding terms to a regression before the next column,
 _NEAR = 1.0  # unless it violates its limits by more than this factor: W must not diverge
 _PASSES = 20  # over the terms of a regression, before a jump
 _JUMPS = 20  # in one round, at most
 _SMALLEST = 1e-13  # resolution at the scale of correlations
 _SHARE = 0.5  # of the largest violation: terms that violate more are added together
+_TILE = 64  # rows and columns that are read together with their transposes
 
 
 @compiled(_FAST)
 def sweep_columns(
     S: Matrix,
-    limits: Matrix,
+    limits: Limits,
     W: Matrix,
     regressions: Matrix,
     columns: tuple[int, int],
@@ -41,7 +44,7 @@ def sweep_columns(
 
     Args:
         S: correlations.
-        limits: λ_ij; the diagonal is not read.
+        limits: of each entry.
         W: the current covariance, which stays positive definite.
         regressions: row j is β of column j.
         columns: the first to regress and the one after the last.
@@ -49,8 +52,9 @@ def sweep_columns(
     """
     N = len(S)
     fitted, terms, taken = np.empty(N), np.empty(N, np.int64), np.empty(N, np.bool_)
+    penalty, scale = limits
     for j in range(columns[0], columns[1]):
-        beta, limit = regressions[j], limits[j]
+        beta, limit = regressions[j], penalty * (scale[j] * scale)
         taken[:] = beta != 0.0
         for attempt in range(N):
             chosen = terms[: _list(taken, terms)]
@@ -212,3 +216,75 @@ def _take_in(
         if worst > 0.0 and excess >= _SHARE * worst and excess > max(slack * limit[i], _SMALLEST):
             taken[i] = True
     return furthest
+
+
+@compiled(_EXACT)
+def move_into_box(S: Matrix, limits: Limits, diagonal: Vector, W: Matrix) -> None:
+    """Move W to the nearest point of |W_ij − S_ij| ≤ λ_ij with W_ii = S_ii + λ_ii, in place."""
+    penalty, scale = limits
+    for i in range(len(S)):
+        for j in range(len(S)):
+            limit = penalty * (scale[i] * scale[j])
+            W[i, j] = min(max(W[i, j] - S[i, j], -limit), limit) + S[i, j]
+        W[i, i] = diagonal[i] + S[i, i]
+
+
+@compiled(_EXACT)
+def symmetrise(regressions: Matrix, diagonal: Vector, Q: Matrix) -> None:
+    """Write q_ij, the mean of −β_ij q_ii and −β_ji q_jj; zero when either is."""
+    N = len(Q)
+    for top in range(0, N, _TILE):
+        for left in range(0, top + 1, _TILE):
+            for i in range(top, min(top + _TILE, N)):
+                for j in range(left, min(left + _TILE, i)):
+                    first, second = regressions[i, j], regressions[j, i]
+                    value = 0.0
+                    if first != 0.0 and second != 0.0:
+                        value = (first * -diagonal[i] + second * -diagonal[j]) / 2
+                    Q[i, j] = Q[j, i] = value
+    for i in range(N):
+        Q[i, i] = diagonal[i]
+
+
+@compiled(_EXACT)
+def penalised_fit(S: Matrix, limits: Limits, diagonal: Vector, Q: Matrix) -> float:
+    """Return tr(SQ) + Σ_ij λ_ij |Q_ij|."""
+    penalty, scale = limits
+    total = 0.0
+    for i in range(len(S)):
+        row = diagonal[i] * abs(Q[i, i])
+        for j in range(len(S)):
+            if Q[i, j] != 0.0:
+                row += S[i, j] * Q[i, j]
+                if i != j:
+                    row += penalty * (scale[i] * scale[j]) * abs(Q[i, j])
+        total += row
+    return total
+
+
+@compiled(_EXACT)
+def rescale(A: Matrix, scale: Vector) -> None:
+    """Multiply a_ij by scale_i · scale_j, in place; what is symmetric stays so."""
+    for i in range(len(A)):
+        for j in range(len(A)):
+            A[i, j] *= scale[i] * scale[j]
+
+
+@compiled(_EXACT)
+def label_components(S: Matrix, penalty: float) -> Int64[np.ndarray, " N"]:
+    """Return the number of the connected component of |S_ij| > λ that each variable is in."""
+    N, count = len(S), 0
+    label, queue = np.full(N, -1), np.empty(N, np.int64)
+    for first in range(N):
+        if label[first] >= 0:
+            continue
+        label[first], queue[0], done, found = count, first, 0, 1
+        while done < found:
+            row = S[queue[done]]
+            for n in range(N):
+                if label[n] < 0 and abs(row[n]) > penalty:
+                    label[n], queue[found] = count, n
+                    found += 1
+            done += 1
+        count += 1
+    return label

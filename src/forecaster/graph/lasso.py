@@ -10,8 +10,6 @@ from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.graph.certificate import (
@@ -19,10 +17,10 @@ from forecaster.graph.certificate import (
     PrimalDual,
     certify,
     diagonal_pair,
-    into_box,
     is_sound,
+    put_into_box,
 )
-from forecaster.graph.descent import sweep_columns
+from forecaster.graph.descent import label_components, rescale, sweep_columns
 
 log = logging.getLogger(__name__)
 
@@ -74,27 +72,55 @@ def graphical_lasso(  # noqa: PLR0913 (options of one solver, by keyword)
     constant = deviation <= np.finfo(float).tiny
     weighed = penalise_diagonal | constant  # a constant variable needs λ for a solution
     diagonal = np.diag(S) + np.where(weighed, penalty, 0.0)  # of W, at the optimum
-    precision, dual = np.diag(1.0 / diagonal), np.diag(diagonal)
+    solution = _Solution(diagonal)
     notes = _describe_constant(constant, penalise_diagonal)
     gap, iterations = 0.0, 0
     for members in _components(S, penalty):
-        block = _cut(S, penalty, members, 1.0 / deviation[members], penalise_diagonal)
+        scale = 1.0 / deviation[members]
+        block = _cut(S, penalty, members, scale, penalise_diagonal)
         notes += _describe_collinear(block, members)
-        first = None if start is None else _restrict(start, members, block.scale)
-        W, remark = _begin(block, members, first)
-        notes += remark
         watch = partial(_tell_sweep, tell, penalty) if tell is not None else None
-        limits = gap_tolerance, max_iterations
-        pair, used = _solve(block, W, first, limits, watch)
-        place, units = np.ix_(members, members), np.outer(block.scale, block.scale)
-        precision[place], dual[place] = pair.precision * units, pair.covariance / units
+        pair, used, remark = _solve(block, members, start, (gap_tolerance, max_iterations), watch)
+        notes += remark
+        solution.put(pair, members, scale)
         gap, iterations = gap + pair.gap, max(iterations, used)
     gap /= len(S)
     if gap > gap_tolerance:
         message = f"gap {gap:.2g} > {gap_tolerance:.2g} after {count_of(iterations, 'iteration')}"
         log.warning("graphical lasso not converged: %s", message)
         notes += (message,)
+    precision, dual = solution.matrices
     return LassoResult(precision, dual, gap, iterations, gap <= gap_tolerance, notes)
+
+
+Matrices = tuple[Float64[np.ndarray, "N N"], Float64[np.ndarray, "N N"]]
+
+
+class _Solution:
+    """Q and W of all variables, of which only connected components need memory."""
+
+    def __init__(self, diagonal: Float64[np.ndarray, " N"]) -> None:
+        self._diagonal = diagonal  # of W
+        self._matrices: Matrices | None = None
+
+    @property
+    def matrices(self) -> Matrices:
+        """Q and W, made when they are needed."""
+        if self._matrices is None:
+            self._matrices = np.diag(1.0 / self._diagonal), np.diag(self._diagonal)
+        return self._matrices
+
+    def put(
+        self, pair: PrimalDual, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
+    ) -> None:
+        """Put in what is found for a component, on its own scale again."""
+        rescale(pair.precision, scale)
+        rescale(pair.covariance, 1.0 / scale)
+        if len(members) == len(self._diagonal):
+            self._matrices = pair.precision, pair.covariance
+            return
+        place = np.ix_(members, members)
+        self.matrices[0][place], self.matrices[1][place] = pair.precision, pair.covariance
 
 
 def graphical_lasso_path(
@@ -157,13 +183,18 @@ def _checked(
         message = f"start is for {len(start.precision)} variables, the covariance for {len(S)}"
         raise ConfigError(f"{message}; leave start out")
     deviation = np.sqrt(np.diag(S))
-    bounds = np.outer(deviation, deviation)
-    if (np.abs(S - S.T) > _ASYMMETRY * bounds).any():
-        raise DataError("covariance: not symmetric; give X.T @ X / M of centred columns")
-    if (np.abs(S) > (1 + _ASYMMETRY) * bounds).any():
-        first = tuple(np.argwhere(np.abs(S) > (1 + _ASYMMETRY) * bounds)[0].tolist())
-        raise DataError(f"covariance: entry {first} is larger than its two variances allow")
-    return np.asarray(S if np.array_equal(S, S.T) else (S + S.T) / 2)
+    is_symmetric = True
+    for first in range(0, len(S), _COLUMNS):  # a few rows at a time, to save memory
+        rows = slice(first, first + _COLUMNS)
+        bounds, turned = np.outer(deviation[rows], deviation), S[:, rows].T
+        if (np.abs(S[rows] - turned) > _ASYMMETRY * bounds).any():
+            raise DataError("covariance: not symmetric; give X.T @ X / M of centred columns")
+        above = np.argwhere(np.abs(S[rows]) > (1 + _ASYMMETRY) * bounds)
+        if len(above):
+            entry = int(above[0, 0]) + first, int(above[0, 1])
+            raise DataError(f"covariance: entry {entry} is larger than its two variances allow")
+        is_symmetric = is_symmetric and np.array_equal(S[rows], turned)
+    return np.asarray(S if is_symmetric else (S + S.T) / 2)
 
 
 def _components(
@@ -173,9 +204,7 @@ def _components(
 
     Q is zero between components, so each is a separate problem (Witten, Friedman & Simon 2011).
     """
-    joined = np.abs(S) > penalty
-    np.fill_diagonal(joined, False)
-    _, label = connected_components(csr_array(joined), directed=False)
+    label = label_components(S, penalty)
     order = np.argsort(label, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
     return [group for group in groups if len(group) > 1]
@@ -188,13 +217,13 @@ def _cut(
     scale: Float64[np.ndarray, " n"],
     penalise_diagonal: bool,
 ) -> Component:
-    correlation = S[np.ix_(members, members)]
-    correlation *= scale[:, None]
-    correlation *= scale
-    limits = penalty * np.outer(scale, scale)
-    if not penalise_diagonal:
-        np.fill_diagonal(limits, 0.0)
-    return Component(correlation, scale, limits)
+    whole = len(members) == len(S) and (scale == 1.0).all()
+    correlation = S if whole else S[np.ix_(members, members)]
+    if not whole:
+        correlation *= scale[:, None]
+        correlation *= scale
+    diagonal = penalty * (scale * scale) if penalise_diagonal else np.zeros(len(members))
+    return Component(correlation, (penalty, scale), diagonal)
 
 
 def _describe_constant(
@@ -208,100 +237,116 @@ def _describe_constant(
 
 
 def _describe_collinear(block: Component, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
-    pairs = np.argwhere(np.triu(np.abs(block.correlation) >= 1 - _COLLINEAR, 1))
+    near = (block.correlation >= 1 - _COLLINEAR) | (block.correlation <= _COLLINEAR - 1)
+    pairs = np.argwhere(np.triu(near, 1))
     if not len(pairs):
         return ()
     names = name_some(map(tuple, members[pairs].tolist()))
     return (f"collinear pairs {names}: the penalty alone decides between them",)
 
 
-def _restrict(
-    start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
-) -> PrimalDual:
-    """Return the part of an earlier result for one component, on its scale."""
-    place, units = np.ix_(members, members), np.outer(scale, scale)
-    return PrimalDual(start.precision[place] / units, start.covariance[place] * units, np.inf)
-
-
 def _begin(
-    block: Component, members: Int64[np.ndarray, " n"], first: PrimalDual | None
-) -> tuple[Float64[np.ndarray, "n n"], tuple[str, ...]]:
+    block: Component, members: Int64[np.ndarray, " n"], start: LassoResult | None
+) -> tuple[Component, Float64[np.ndarray, "n n"], tuple[str, ...]]:
     """Return a positive definite W inside the box, and notes on how it was found.
 
-    Tried in turn: the W of an earlier result, the sparsest W, the W nearest to S + λI.
+    Tried in turn: the W of an earlier result, the sparsest W, the W nearest to S + λI. If none is,
+    the variances are raised.
     """
-    guesses = [np.zeros_like(block.correlation), block.correlation]
-    if first is not None:
-        guesses.insert(0, first.covariance)
+    guesses: list[Callable[[], Float64[np.ndarray, "n n"]]]
+    guesses = [partial(np.zeros_like, block.correlation), block.correlation.copy]
+    if start is not None:
+        guesses.insert(0, partial(_restrict, start, members, block.limits[1]))
     for guess in guesses:
-        W = into_box(block, guess)
+        W = guess()
+        put_into_box(block, W)
         if is_sound(W):
-            return W, ()
+            return block, W, ()
     W = _shrunk(block)
     if is_sound(W):
-        return W, ()
+        return block, W, ()
     lowest = float(np.linalg.eigvalsh(block.correlation)[0])
     if lowest < -_ASYMMETRY:
         message = f"covariance: not positive semidefinite (eigenvalue {lowest:.2g} as correlation)"
         raise DataError(f"{message}; compute it from complete rows")
     raised = _RIDGE + 2 * max(-lowest, 0.0)
+    block = block._replace(correlation=block.correlation.copy())
     block.correlation.flat[:: len(W) + 1] += raised
     note = f"λ is too small to mend the singular covariance of {name_some(members)}"
-    return _shrunk(block), (f"{note}: their variances were raised by {raised:.1g} of them",)
+    remark = f"{note}: their variances were raised by {raised:.1g} of them"
+    return block, _shrunk(block), (remark,)
+
+
+def _restrict(
+    start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, "n n"]:
+    """Return the part of an earlier W for one component, on its scale."""
+    W = start.covariance[np.ix_(members, members)]
+    rescale(W, scale)
+    return np.asarray(W)
+
+
+def _regressions(
+    start: LassoResult | None, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, "n n"]:
+    """Return β of every column of an earlier result, row by row: β_j = −Q_j / Q_jj; else zeros."""
+    if start is None:
+        return np.zeros((len(members), len(members)))
+    beta = start.precision[np.ix_(members, members)]
+    rescale(beta, 1.0 / scale)
+    beta /= -np.diag(beta)[:, None]
+    np.fill_diagonal(beta, 0.0)
+    return np.asarray(beta)
 
 
 def _shrunk(block: Component) -> Float64[np.ndarray, "n n"]:
     """Return S shrunk towards its diagonal as far as the box allows."""
     off = np.abs(block.correlation)
     np.fill_diagonal(off, 0.0)
-    share = min(1.0, float(np.min(block.limits[off > 0] / off[off > 0], initial=1.0)))
+    penalty, scale = block.limits
+    limits = penalty * np.outer(scale, scale)
+    share = min(1.0, float(np.min(limits[off > 0] / off[off > 0], initial=1.0)))
     W = (1.0 - share) * block.correlation
-    np.fill_diagonal(W, np.diag(block.correlation) + np.diag(block.limits))
-    return W
+    np.fill_diagonal(W, np.diag(block.correlation) + block.diagonal)
+    return np.asarray(W)
 
 
 def _solve(
     block: Component,
-    W: Float64[np.ndarray, "n n"],
-    first: PrimalDual | None,
+    members: Int64[np.ndarray, " n"],
+    start: LassoResult | None,
     limits: tuple[float, int],
     watch: Callable[[int, int, int], None] | None,
-) -> tuple[PrimalDual, int]:
-    """Return the best pair, and the number of sweeps over the columns.
+) -> tuple[PrimalDual, int, tuple[str, ...]]:
+    """Return the best pair, the number of sweeps over the columns, and notes.
 
     Args:
         block: the problem.
-        W: where to begin.
-        first: an earlier result.
+        members: its variables.
+        start: an earlier result, of all variables.
         limits: the duality gap at which to stop, and the most sweeps.
         watch: called with the sweep, the column and the number of columns.
     """
-    N, (gap_tolerance, max_iterations) = len(W), limits
+    block, W, notes = _begin(block, members, start)
+    regressions = _regressions(start, members, block.limits[1])
+    S, N, (gap_tolerance, max_iterations) = block.correlation, len(W), limits
     best = diagonal_pair(block, W)
-    regressions = np.zeros_like(W) if first is None else _regressions(first.precision)
     slack, iteration = _SLACK, 0
     for iteration in range(1, max_iterations + 1):
         for column in range(0, N, _COLUMNS):
             span = column, min(column + _COLUMNS, N)
             if watch is not None:
                 watch(iteration, column, N)
-            sweep_columns(block.correlation, block.limits, W, regressions, span, slack)
+            sweep_columns(S, block.limits, W, regressions, span, slack)
         best = min(best, certify(block, W, regressions), key=lambda pair: pair.gap)
         log.debug("sweep %d over %d columns: gap %.2g", iteration, N, best.gap / N)
         if best.gap <= gap_tolerance * N:
             break
         slack *= _TIGHTER
-    return best, iteration
+    return best, iteration, notes
 
 
 def _tell_sweep(
     tell: Callable[[str], None], penalty: float, sweep: int, column: int, columns: int
 ) -> None:
     tell(f"penalty {penalty:.3g}: sweep {sweep}, column {column:,} of {columns:,}")
-
-
-def _regressions(precision: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
-    """Return β of every column, row by row: β_j = −Q_j / Q_jj."""
-    beta = precision / -np.diag(precision)[:, None]
-    np.fill_diagonal(beta, 0.0)
-    return np.asarray(beta)

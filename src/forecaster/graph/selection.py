@@ -1,7 +1,7 @@
 """Choice of the penalty λ of Eq. 4 by the likelihood of held-out weeks or the extended BIC.
 
 Penalties are tried in descending order, each solution the start of the next, until the score
-has fallen repeatedly.
+falls. Of many locations fewer are tried, unless a recipe asks for more.
 """
 
 import time
@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int64
 
 from forecaster.config import GraphConfig
 from forecaster.errors import DataError
+from forecaster.graph.certificate import log_determinant
 from forecaster.graph.dependency import PathStep
 from forecaster.graph.lasso import LassoResult, graphical_lasso_path
 from forecaster.remaining import Paced, describe_seconds, extrapolate
@@ -20,9 +21,10 @@ from forecaster.remaining import Paced, describe_seconds, extrapolate
 HELD_OUT = 4  # one of this many blocks of time is held out
 SPARSEST = 0.8  # of the largest correlation: the first penalty of the path
 DENSEST = 0.001  # on the correlation scale: the last one
-PER_DECADE = 8  # penalties: with warm starts, many small steps are cheaper than a few large ones
-FALLS = 2  # successive penalties worse than the best after which the path ends
-USUAL_PENALTIES = 10  # that are tried
+MANY = 1_000  # locations from which on the path is coarse,
+COARSE = 4  # so many penalties by decade, and begins where the graph is empty
+PER_DECADE = 8  # penalties of other paths
+USUAL_DECADES = 1.1  # that a path covers
 EBIC_GAMMA = 0.5  # weight of the number of possible edges
 
 Score = Callable[[LassoResult], float]  # the larger, the better
@@ -101,17 +103,22 @@ def log_likelihood(
     Differs: |Q|^½; Eq. 2 prints |Q|.
     """
     # log f = ½ log|Q| − ½ tr(SQ) + constant
-    log_determinant = float(np.linalg.slogdet(precision).logabsdet)
-    return (log_determinant - float(np.vdot(covariance, precision))) / (2 * len(precision))
+    return (log_determinant(precision) - float(np.vdot(covariance, precision))) / (
+        2 * len(precision)
+    )
 
 
-def penalty_path(covariance: Float64[np.ndarray, "N N"]) -> list[float]:
+def penalty_path(covariance: Float64[np.ndarray, "N N"], config: GraphConfig) -> list[float]:
     """Return the penalties to try, in descending order; at the largest entry no edge is left."""
-    largest = float(np.abs(covariance - np.diag(np.diag(covariance))).max())
-    first = SPARSEST * largest
+    rows = range(len(covariance))
+    largest = max(float(np.abs(np.delete(covariance[n], n)).max(initial=0.0)) for n in rows)
+    is_papers = config.subtract == "nothing"  # whose graphs stay as they are
+    is_coarse = config.penalties_per_decade is None and len(covariance) > MANY and not is_papers
+    first = largest if is_coarse else SPARSEST * largest
     if first <= DENSEST:
         return [DENSEST]
-    count = round(PER_DECADE * np.log10(first / DENSEST)) + 1
+    per_decade = config.penalties_per_decade or (COARSE if is_coarse else PER_DECADE)
+    count = round(per_decade * np.log10(first / DENSEST)) + 1
     return [float(penalty) for penalty in np.geomspace(first, DENSEST, max(count, 2))]
 
 
@@ -121,8 +128,8 @@ def _walk(
     config: GraphConfig,
     tell: MessageCallback,
 ) -> SelectedPenalty:
-    """Return the best penalty of a path that ends when scores fall repeatedly or solving fails."""
-    penalties, stamps = penalty_path(covariance), [time.monotonic()]
+    """Return the best penalty of a path that ends when the score falls or solving fails."""
+    penalties, stamps = penalty_path(covariance, config), [time.monotonic()]
     results = graphical_lasso_path(
         covariance,
         penalties,
@@ -136,7 +143,7 @@ def _walk(
         edges, converged = _count_edges(result), result.converged
         step = PathStep(penalty=penalty, score=score(result), edges=edges, converged=converged)
         stamps.append(time.monotonic())
-        left = describe_left([*path, step], np.diff(stamps).tolist(), len(penalties))
+        left = describe_left([*path, step], np.diff(stamps).tolist(), penalties)
         result_text = f"{step.edges:,} edges, score {step.score:.5f}"
         tell(f"penalty {len(path) + 1}, {penalty:.3g}: {result_text}; {left}")
         return step
@@ -149,41 +156,43 @@ def _walk(
             break
         if path[-1].score > path[at].score:
             best, at = result, len(path) - 1
-        elif len(path) - 1 - at >= FALLS:
+        else:
             break
     return SelectedPenalty(path[at].penalty, best, tuple(path))
 
 
-def describe_left(path: Sequence[PathStep], durations: Sequence[float], most: int) -> str:
+def describe_left(
+    path: Sequence[PathStep], durations: Sequence[float], penalties: Sequence[float]
+) -> str:
     """Say how many penalties are expected to follow, and how long they take.
 
     Args:
         path: the penalties tried so far.
         durations: theirs, in seconds.
-        most: the number of penalties at most.
+        penalties: all that may be tried.
     """
-    left = min(penalties_left([step.score for step in path]), most - len(path))
+    decades = np.log10(penalties[0] / penalties[-1])
+    usual = round(USUAL_DECADES * (len(penalties) - 1) / max(decades, 1.0))
+    left = min(penalties_left([step.score for step in path], usual), len(penalties) - len(path))
     if not left:
         return "the last one"
     seconds = describe_seconds(extrapolate(durations, left))
     return f"about {left} more, {seconds}"
 
 
-def penalties_left(scores: Sequence[float]) -> int:
-    """Estimate how many penalties follow before the score has fallen repeatedly.
+def penalties_left(scores: Sequence[float], usual: int) -> int:
+    """Estimate how many penalties follow before the score falls.
 
     While gains shrink, the score is taken to rise until the line through the last two gains
     reaches zero. Before that as many penalties are expected as are usual.
     """
     gains = np.diff(scores)
-    falls = len(scores) - 1 - int(np.argmax(scores))
-    if falls:
-        return max(FALLS - falls, 0)
-    usual = max(USUAL_PENALTIES - len(scores), FALLS)
+    if len(gains) and gains[-1] <= 0:
+        return 0
+    expected = max(usual - len(scores), 1)
     if len(gains) < 2 or gains[-1] >= gains[-2]:  # noqa: PLR2004 (two gains give a line)
-        return usual
-    rising = int(gains[-1] / (gains[-2] - gains[-1]))
-    return min(rising + FALLS, usual)
+        return expected
+    return min(int(gains[-1] / (gains[-2] - gains[-1])) + 1, expected)
 
 
 def _count_edges(result: LassoResult) -> int:

@@ -36,11 +36,12 @@ from forecaster.graph.lagged.regressions import (
     squared_errors,
 )
 from forecaster.graph.lagged.worth import sum_ahead
-from forecaster.graph.selection import FALLS, HELD_OUT, PER_DECADE, MessageCallback
+from forecaster.graph.selection import HELD_OUT, PER_DECADE, MessageCallback
 from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
 
 FACTORS = (1, 2, 4, 8)  # that are tried, beside none
 MAX_PENALTIES = 40  # five decades
+FALLS = 2  # successive penalties worse than the best after which the path ends
 SPARED = 0.05  # of the best gain, for a sparser graph
 NEW_EDGES = 0.1  # that a smaller penalty must find, where forecasts are not better
 CHANCE = 0.05  # of any edge where none helps
