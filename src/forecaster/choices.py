@@ -12,7 +12,15 @@ Gaps = Literal["refuse", "null"]
 DateOrder = Literal["day-first", "month-first"]
 DecimalMark = Literal[".", ","]
 GraphKind = Literal[
-    "lasso", "lagged", "inverse", "pearson", "distance", "random", "complete", "own"
+    "lasso",
+    "neighbourhood",
+    "lagged",
+    "inverse",
+    "pearson",
+    "distance",
+    "random",
+    "complete",
+    "own",
 ]
 Subtract = Literal["hour_of_week", "nothing"]
 Choose = Literal["likelihood", "ebic"]

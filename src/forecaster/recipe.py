@@ -167,12 +167,15 @@ class Recipe(Stage):
     def to_toml(self) -> str:
         """Return the whole recipe, defaults included, so that later defaults cannot change it.
 
-        Lags that are not set depend on a panel (`clock/lags.py`) and are left out.
+        Lags and a kind of graph that are not set depend on a panel (`clock/lags.py`,
+        `graph/learn.py`) and are left out.
         """
         import tomli_w  # noqa: PLC0415 (only writing needs it)
 
         content = self.model_dump(mode="json", exclude_none=True)
         content["lags"] = self.lags.model_dump(mode="json", include=self.lags.model_fields_set)
+        if "kind" not in self.graph.model_fields_set:
+            del content["graph"]["kind"]
         return tomli_w.dumps(content)
 
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from forecaster.graph.dependency import DependencyGraph
     from forecaster.recipe import Recipe
 
-UNUSED = {"lagged": ("threshold", "choose", "subtract")}  # options, by kind
+UNUSED = {  # options, by kind
+    "lagged": ("threshold", "choose", "subtract"),
+    "neighbourhood": ("choose", "max_delay"),
+}
 
 
 def graph(  # noqa: PLR0913, PLR0917 (one option each)
@@ -32,8 +35,9 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     kind: Annotated[
         GraphKind | None,
         typer.Option(
-            help="lasso: who moves together; lagged: whose past tells about whose future; "
-            "or an alternative for comparison."
+            help="lasso: who moves together; neighbourhood: the like for many locations, the "
+            "default of more than 5,000; lagged: whose past tells about whose future; or an "
+            "alternative for comparison."
         ),
     ] = None,
     penalty: Annotated[
@@ -78,7 +82,15 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     """Learn which locations depend on each other from the training steps of a panel."""
     from forecaster.estimators.match import with_lags
     from forecaster.graph.exports import check_export, export_graph
-    from forecaster.graph.learn import estimate, estimate_lagged, largest_delay, learn_graph
+    from forecaster.graph.learn import (
+        estimate,
+        estimate_lagged,
+        estimate_neighbourhoods,
+        explain_neighbourhoods,
+        kind_for,
+        largest_delay,
+        learn_graph,
+    )
     from forecaster.graph.storage import save_graph
     from forecaster.panel.panel import saved_recipe
     from forecaster.publish.writing import refuse_foreign
@@ -98,11 +110,14 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     lags = with_lags(recipe, data).lags
     for path in export or ():
         check_export(data.locations, path)
-    if recipe.graph.kind in ("lasso", "lagged"):
-        cost = estimate(len(data.locations), len(data.values))
-        if recipe.graph.kind == "lagged":
-            delay = largest_delay(data, recipe.graph, lags)
-            cost = estimate_lagged(len(data.locations), len(data.values), delay)
+    kind, sizes = kind_for(recipe.graph, len(data.locations)), (len(data.locations), data.shape[0])
+    if kind != recipe.graph.kind:
+        terminal.show(f"note: {explain_neighbourhoods(len(data.locations))}")
+    if kind in ("lasso", "lagged", "neighbourhood"):
+        if kind == "lagged":
+            cost = estimate_lagged(*sizes, largest_delay(data, recipe.graph, lags))
+        else:
+            cost = (estimate if kind == "lasso" else estimate_neighbourhoods)(*sizes)
         terminal.announce(cost.seconds, cost.memory_bytes, "the graph")
     begin = time.perf_counter()
     with terminal.stages() as (say, _):
@@ -132,7 +147,7 @@ def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
     from forecaster.config import GraphConfig
     from forecaster.recipe import check_stage
 
-    values = recipe.graph.model_dump(exclude_none=True)
+    values = recipe.graph.model_dump(exclude_none=True, exclude_unset=True)
     if {"threshold", "degree"} & options.keys():  # they replace each other
         values.pop("threshold", None)
         values.pop("degree", None)
@@ -148,8 +163,10 @@ def _refuse_unused(kind: GraphKind, options: dict[str, Any]) -> None:
     names = " and ".join(f"--{name.replace('_', '-')}" for name in unused)
     if kind == "lagged":
         remedy = "held-out weeks choose its edges; for fewer or more of them give --degree"
-    else:
+    elif "max_delay" in unused:
         remedy = "only edges of --kind lagged have a delay; leave it out"
+    else:
+        remedy = "held-out weeks choose its penalty; leave it out, or give --penalty"
     raise ConfigError(f"{names}: not used by kind {kind}; {remedy}")
 
 

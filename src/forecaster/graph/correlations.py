@@ -50,11 +50,8 @@ def correlate_training_steps(
     return TrainingCorrelations(sample, correlation, parts, notes)
 
 
-def describe_steps(
-    evidence: TrainingCorrelations, train: Bool[np.ndarray, " M"]
-) -> dict[str, Any]:
+def describe_steps(sample: Sample, train: Bool[np.ndarray, " M"]) -> dict[str, Any]:
     """Return the record of the training steps for a graph's metadata."""
-    sample = evidence.sample
     return {
         "subtracted": sample.subtracted,
         "steps": len(sample.steps),

@@ -40,26 +40,39 @@ def conditional_correlation(
     return correlation
 
 
-def edges_above(correlation: Float64[np.ndarray, "N N"], threshold: float) -> EdgeList:
-    """Return the pairs with an absolute correlation above a threshold (section 2.2)."""
-    pairs = np.argwhere(np.triu(np.abs(correlation) > threshold, k=1))
-    return EdgeList(pairs, correlation[pairs[:, 0], pairs[:, 1]])
+def edges_above(strengths: Float64[np.ndarray, "N N"] | EdgeList, threshold: float) -> EdgeList:
+    """Return the pairs with an absolute strength above a threshold (section 2.2)."""
+    if isinstance(strengths, EdgeList):
+        strong = np.abs(strengths.strengths) > threshold
+        return EdgeList(strengths.pairs[strong], strengths.strengths[strong])
+    pairs = np.argwhere(np.triu(np.abs(strengths) > threshold, k=1))
+    return EdgeList(pairs, strengths[pairs[:, 0], pairs[:, 1]])
 
 
-def threshold_for_degree(correlation: Float64[np.ndarray, "N N"], degree: float) -> float:
+def threshold_for_degree(
+    strengths: Float64[np.ndarray, "N N"] | EdgeList, degree: float, locations: int | None = None
+) -> float:
     """Return the threshold that gives an average degree.
 
     It lies half way between the weakest edge kept and the strongest one left out, so that rounding
     does not change the edges; if those two are equal, both are kept.
+
+    Args:
+        strengths: of all pairs, or of those where they are not zero.
+        degree: wanted.
+        locations: their number, if not all pairs are given.
     """
-    N = len(correlation)
-    strengths = np.abs(correlation[np.triu(np.ones((N, N), dtype=bool), k=1)])
+    if isinstance(strengths, EdgeList):
+        N, sizes = locations or 0, np.abs(strengths.strengths)
+    else:
+        N = len(strengths)
+        sizes = np.abs(strengths[np.triu(np.ones((N, N), dtype=bool), k=1)])
     wanted = round(degree * N / 2)
-    if wanted >= np.count_nonzero(strengths):
+    if wanted >= np.count_nonzero(sizes):
         return 0.0
     if wanted == 0:
-        return float(strengths.max())
-    weakest, next_one = -np.partition(-strengths, (wanted - 1, wanted))[[wanted - 1, wanted]]
+        return float(sizes.max())
+    weakest, next_one = -np.partition(-sizes, (wanted - 1, wanted))[[wanted - 1, wanted]]
     middle = (weakest + next_one) / 2
     return float(middle if middle < weakest else np.nextafter(weakest, 0.0))
 

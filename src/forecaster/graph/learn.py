@@ -1,10 +1,12 @@
 """Learning a dependency graph from a panel (section 2.2), or an alternative for comparison."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
+from forecaster.choices import GraphKind
 from forecaster.clock.lags import choose_lags
 from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import DataError, RunError, count_of
@@ -21,7 +23,7 @@ from forecaster.graph.correlations import (
     describe_steps,
     training_ranges,
 )
-from forecaster.graph.covariance import BLOCK_STEPS
+from forecaster.graph.covariance import BLOCK_STEPS, take_sample
 from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, bare
 from forecaster.graph.edges import (
     EdgeList,
@@ -32,6 +34,7 @@ from forecaster.graph.edges import (
 from forecaster.graph.lagged.deviations import take_deviations
 from forecaster.graph.lagged.learn import FACTORS, learn_lagged
 from forecaster.graph.lasso import LassoResult, graphical_lasso
+from forecaster.graph.neighbourhood.learn import learn_neighbourhoods
 from forecaster.graph.selection import (
     MessageCallback,
     SelectedPenalty,
@@ -42,10 +45,14 @@ from forecaster.panel.panel import Panel
 from forecaster.remaining import Paced
 from forecaster.splits import SPLITS, Splits, assign_splits
 
+MOST_TOGETHER = 5_000  # locations that the graphical lasso takes on without being asked
 _SIGMAS = 3  # standard errors, 1/√M each, of a correlation of 0
-_MATRICES = 21  # N × N doubles in memory at the peak of the path
+_MATRICES = 12  # N × N doubles in memory at the peak of the path
 _PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
 _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
+_NEIGHBOURHOOD_NUMBERS = 1_500  # of a location: sketch, candidates and their coefficients
+_NEIGHBOURHOOD_BLOCKS = 2**26  # numbers at a time
+_SECONDS_PER_SKETCH, _SECONDS_PER_STEP = 2e-8, 3e-7  # of a pair, and of a location's step
 _LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
 _SECONDS_PER_TERM = 1e-5  # of lagged regressions, by D·N²: both measured on two cores
 _LAGGED_ROOM = 256  # others' terms of a regression
@@ -63,7 +70,7 @@ class Estimate(NamedTuple):
 class PairStrengths(NamedTuple):
     """Strengths of all pairs before the threshold, with facts and notes about them."""
 
-    strengths: Float64[np.ndarray, "N N"]
+    strengths: Float64[np.ndarray, "N N"] | EdgeList  # of all, or of those that are not zero
     facts: dict[str, Any]  # of About
     notes: tuple[str, ...] = ()
 
@@ -74,6 +81,14 @@ def estimate(locations: int, steps: int) -> Estimate:
     doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solver; sums of products
     seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
     return Estimate(max(8 * doubles, steps * N), seconds)  # one byte per value for the mask
+
+
+def estimate_neighbourhoods(locations: int, steps: int) -> Estimate:
+    """Estimate the memory and time of learning sparse neighbourhoods from the sizes."""
+    N, M = locations, steps
+    floats = N * M + _NEIGHBOURHOOD_NUMBERS * N + 2 * _NEIGHBOURHOOD_BLOCKS
+    seconds = N * (N * _SECONDS_PER_SKETCH + M * _SECONDS_PER_STEP)
+    return Estimate(4 * floats + 2 * N * M, seconds)
 
 
 def estimate_lagged(locations: int, steps: int, max_delay: int) -> Estimate:
@@ -110,18 +125,44 @@ def learn_graph(  # noqa: PLR0913 (two of them are the solver's)
     """
     tell = progress or (lambda _: None)
     N = len(panel.locations)
+    kind = kind_for(config, N)
+    if kind != config.kind:
+        tell(explain_neighbourhoods(N))
+        config = config.model_copy(update={"kind": kind})
+    match config.kind:
+        case "lagged":
+            return _lagged(panel, splits, config, lags, tell)
+        case "neighbourhood":
+            return _neighbourhood(panel, splits, config, tell)
+        case "lasso" | "inverse" | "pearson":
+            return _from_correlations(panel, splits, config, allow_unconverged, tell, start)
+        case "random":
+            edges = _random(panel, splits, config, allow_unconverged, tell)
+            return _graph(panel, config, edges, degree=config.degree)
+        case _:
+            return _without_values(panel, config)
+
+
+def _without_values(panel: Panel, config: GraphConfig) -> DependencyGraph:
+    """Return a graph that needs no values."""
     match config.kind:
         case "own":
             return _graph(panel, config, no_edges())
         case "complete":
-            return _graph(panel, config, complete(N))
-        case "random":
-            edges = _random(panel, splits, config, allow_unconverged, tell)
-            return _graph(panel, config, edges, degree=config.degree)
-        case "lagged":
-            return _lagged(panel, splits, config, lags, tell)
-        case "distance":
+            return _graph(panel, config, complete(len(panel.locations)))
+        case _:
             return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
+
+
+def _from_correlations(
+    panel: Panel,
+    splits: Splits,
+    config: GraphConfig,
+    allow_unconverged: bool,
+    tell: MessageCallback,
+    start: LassoResult | None,
+) -> DependencyGraph:
+    """Return the graph of the correlations of all pairs in the training steps."""
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
     training = correlate_training_steps(panel, train, config)
@@ -132,10 +173,24 @@ def learn_graph(  # noqa: PLR0913 (two of them are the solver's)
             pairs = _inverse(training)
         case _:
             pairs = _lasso(training, config, allow_unconverged, tell, start)
-    facts = {**describe_steps(training, train), **pairs.facts}
+    facts = {**describe_steps(training.sample, train), **pairs.facts}
     return _threshold(
         panel, config, PairStrengths(pairs.strengths, facts, training.notes + pairs.notes)
     )
+
+
+def kind_for(config: GraphConfig, locations: int) -> GraphKind:
+    """Return the kind of graph to learn: of many locations a lasso only if it is asked for."""
+    asked_for = "kind" in config.model_fields_set or config.choose != "likelihood"
+    if config.kind == "lasso" and not asked_for and locations > MOST_TOGETHER:
+        return "neighbourhood"
+    return config.kind
+
+
+def explain_neighbourhoods(locations: int) -> str:
+    """Say why the graph is one of neighbourhoods."""
+    reason = f"more than {MOST_TOGETHER:,} locations, {locations:,}: each is regressed on a few"
+    return f"{reason} candidates (kind neighbourhood); kind lasso takes all together"
 
 
 def largest_delay(panel: Panel, config: GraphConfig, lags: LagConfig | None = None) -> int:
@@ -174,6 +229,32 @@ def _lagged(
         notes=notes,
     )
     return DependencyGraph(bare(panel.locations), pairs, strengths, about, None, delays)
+
+
+def _neighbourhood(
+    panel: Panel, splits: Splits, config: GraphConfig, tell: MessageCallback
+) -> DependencyGraph:
+    """Return the graph of a sparse regression of each location on its candidates."""
+    train = assign_splits(panel, splits) == SPLITS.index("train")
+    tell(f"means of {count_of(int(train.sum()), 'training step')}")
+    sample = take_sample(panel, train, config.subtract)
+    learned = learn_neighbourhoods(sample, config, tell)
+    facts = {
+        **describe_steps(sample, train),
+        "penalise_diagonal": config.penalise_diagonal,
+        "penalty": learned.penalty,
+        "chosen_by": "given" if config.penalty is not None else "likelihood",
+        "path": learned.path,
+        "gap": learned.gap,
+        "gap_tolerance": config.gap_tolerance,
+        "converged": learned.gap <= config.gap_tolerance,
+    }
+    graph = _threshold(panel, config, PairStrengths(learned.pairs, facts, learned.notes))
+    missing = int((learned.missing > (graph.about.threshold or 0.0)).sum())
+    checked = count_of(len(learned.missing), "location")
+    note = f"of {checked} that were checked, {missing} may have a neighbour that was no candidate"
+    about = graph.about.model_copy(update={"notes": (*graph.about.notes, note)})
+    return replace(graph, about=about)
 
 
 def _lagged_choice(config: GraphConfig) -> str:
@@ -299,11 +380,10 @@ def _compare_with_inverse(
 
 def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> DependencyGraph:
     """Return the graph of the pairs above the threshold, from the recipe or the wanted degree."""
-    threshold = config.threshold
+    threshold, N = config.threshold, len(panel.locations)
     if threshold is None:
-        threshold = threshold_for_degree(pairs.strengths, config.degree or 0.0)
+        threshold = threshold_for_degree(pairs.strengths, config.degree or 0.0, N)
     edges = edges_above(pairs.strengths, threshold)
-    N = len(pairs.strengths)
     notes = pairs.notes
     if N > 1 and len(edges.pairs) in (0, N * (N - 1) // 2):
         remaining = "no edge" if not len(edges.pairs) else "every edge"

@@ -161,7 +161,7 @@ def test_the_number_of_threads_changes_no_bit(
     start: Regressions, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = solved_at(start, 0.02)
-    monkeypatch.setattr(regressions, "_cores", lambda: cores)
+    monkeypatch.setattr(regressions, "cores", lambda: cores)
     solved = solved_at(start, 0.02)
     for name in ("codes", "beta", "counts"):
         assert np.array_equal(getattr(solved, name), getattr(expected, name))

@@ -5,7 +5,6 @@ Edges are what remains. The lasso shrinks their effects, so they are fitted agai
 and those are left out that chance could explain (5 % for a location, over all of its candidates).
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from scipy.stats import norm
 from forecaster.graph.lagged import descent
 from forecaster.graph.lagged.covariances import LaggedCovariances
 from forecaster.graph.lagged.deviations import Bounds, LaggedSample
+from forecaster.graph.neighbourhood.threads import cores
 from forecaster.paired import MAX_BLOCKS
 
 CHANCE_OF_AN_EDGE = 0.05  # that a location which depends on none gets an edge
@@ -66,7 +66,7 @@ class Regressions:
 
         N = len(self.counts)
         chunks = [range(first, min(first + _CHUNK, N)) for first in range(0, N, _CHUNK)]
-        with ThreadPoolExecutor(_cores()) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             for _ in pool.map(run, chunks):
                 pass
 
@@ -169,8 +169,3 @@ def squared_errors(
 
 def _gammas(inputs: LaggedCovariances) -> descent.Covariances:
     return inputs.lags, inputs.turned, inputs.n_locations
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

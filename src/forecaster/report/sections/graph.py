@@ -306,7 +306,8 @@ def describe_selection(about: About, clock: Clock | None = None) -> dict[str, st
         tried = f", {len(about.path)} tried" if about.path else ""
         lines["penalty λ"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"
         exact = "" if about.converged else ": NOT CONVERGED"
-        lines["accuracy"] = f"duality gap {about.gap:.2g} per location{exact}"
+        of = "of a variance at most" if about.kind == "neighbourhood" else "per location"
+        lines["accuracy"] = f"duality gap {about.gap:.2g} {of}{exact}"
     if about.threshold is not None:
         by = f", for an average degree of {about.degree:g}" if about.degree is not None else ""
         lines["threshold"] = f"{about.threshold:.4g}{by}"
@@ -462,6 +463,7 @@ def _measure(graph: DependencyGraph) -> str:
         "pearson": "correlation",
         "distance": "distance kernel",
         "lasso": "conditional correlation",
+        "neighbourhood": "conditional correlation",
         "inverse": "conditional correlation",
         "lagged": "effect",
     }
