@@ -30,10 +30,10 @@ Codes = np.ndarray
 def main() -> None:
     """Compare with the lasso where it is possible, then measure time and memory."""
     sizes = (600,) if OPTIONS.quick else (996, 2_000)
-    notes, results = [], list[Result]()
+    notes, results = list[str](), list[Result]()
     for locations in sizes:
-        note, compared = _compare(make_city(locations, hours=YEAR + HELD_OUT))
-        notes += note
+        lines, compared = _compare(make_city(locations, hours=YEAR + HELD_OUT))
+        notes += lines
         results += compared
     large = (4_000, 1_440) if OPTIONS.quick else (20_000, YEAR)
     note, result = _measure(*large)
@@ -44,7 +44,7 @@ def _compare(city: City) -> tuple[list[str], list[Result]]:
     """The F1 of the edges at the true degree, and at 0.1."""
     N, splits = len(city.locations), _splits(city.panel)
     true = city.edges.first * N + city.edges.second
-    notes, results = [], list[Result]()
+    notes, results = list[str](), list[Result]()
     for config in (GraphConfig(degree=AVERAGE_DEGREE), GraphConfig()):
         cut = "degree 2.5" if config.degree else "0.1"
         exact, sparse = (

@@ -86,7 +86,6 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         estimate,
         estimate_lagged,
         estimate_neighbourhoods,
-        explain_neighbourhoods,
         kind_for,
         largest_delay,
         learn_graph,
@@ -111,8 +110,6 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     for path in export or ():
         check_export(data.locations, path)
     kind, sizes = kind_for(recipe.graph, len(data.locations)), (len(data.locations), data.shape[0])
-    if kind != recipe.graph.kind:
-        terminal.show(f"note: {explain_neighbourhoods(len(data.locations))}")
     if kind in ("lasso", "lagged", "neighbourhood"):
         if kind == "lagged":
             cost = estimate_lagged(*sizes, largest_delay(data, recipe.graph, lags))

@@ -127,8 +127,9 @@ def learn_graph(  # noqa: PLR0913 (two of them are the solver's)
     N = len(panel.locations)
     kind = kind_for(config, N)
     if kind != config.kind:
-        tell(explain_neighbourhoods(N))
+        tell(reason := _explain_neighbourhoods(N))
         config = config.model_copy(update={"kind": kind})
+        return _with_note(_neighbourhood(panel, splits, config, tell), reason)
     match config.kind:
         case "lagged":
             return _lagged(panel, splits, config, lags, tell)
@@ -187,7 +188,7 @@ def kind_for(config: GraphConfig, locations: int) -> GraphKind:
     return config.kind
 
 
-def explain_neighbourhoods(locations: int) -> str:
+def _explain_neighbourhoods(locations: int) -> str:
     """Say why the graph is one of neighbourhoods."""
     reason = f"more than {MOST_TOGETHER:,} locations, {locations:,}: each is regressed on a few"
     return f"{reason} candidates (kind neighbourhood); kind lasso takes all together"
@@ -253,6 +254,10 @@ def _neighbourhood(
     missing = int((learned.missing > (graph.about.threshold or 0.0)).sum())
     checked = count_of(len(learned.missing), "location")
     note = f"of {checked} that were checked, {missing} may have a neighbour that was no candidate"
+    return _with_note(graph, note)
+
+
+def _with_note(graph: DependencyGraph, note: str) -> DependencyGraph:
     about = graph.about.model_copy(update={"notes": (*graph.about.notes, note)})
     return replace(graph, about=about)
 

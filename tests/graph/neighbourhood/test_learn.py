@@ -135,6 +135,7 @@ def test_many_locations_choose_neighbourhoods_by_themselves_and_say_so(
     graph = learn_graph(city.panel, splits, GraphConfig(degree=2.5), progress=told.append)
     assert graph.about.kind == "neighbourhood"
     assert "each is regressed on a few candidates (kind neighbourhood)" in told[0]
+    assert told[0] in graph.about.notes
 
 
 def test_a_lasso_that_is_asked_for_is_one() -> None:
