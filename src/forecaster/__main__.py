@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+from io import TextIOWrapper
 from types import TracebackType
 
 
@@ -16,6 +17,9 @@ def main() -> None:
         threading.excepthook = lambda failure: _print_briefly(
             failure.exc_type, failure.exc_value, failure.exc_traceback
         )
+    for stream in (sys.stdout, sys.stderr):  # of a terminal that knows ASCII alone, say
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     from forecaster.cli.app import main as run  # noqa: PLC0415 (after the handlers are set)
 
     if interruptible:

@@ -33,6 +33,7 @@ from forecaster.config import (
     WeatherConfig,
 )
 from forecaster.errors import ConfigError, Faults, nearest_name
+from forecaster.reading.compressed import read_small
 
 Preset = Literal["paper", "quick", "best"]
 S = TypeVar("S", bound=Stage)
@@ -48,6 +49,7 @@ _MIXER_TRAINING: dict[str, Any] = {
 }
 
 _SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
+MAX_BYTES = 1 << 20  # of the file of a recipe
 PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
@@ -182,7 +184,7 @@ class Recipe(Stage):
 def read_recipe(path: Path) -> Recipe:
     """Read and validate a recipe file; one error lists all its faults."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_small(path, MAX_BYTES))
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give a recipe file"

@@ -9,7 +9,13 @@ import pytest
 
 from forecaster.clock.zone import to_local
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.build import Sources, build_panel, find_sources, join_weather
+from forecaster.ingest.build import (
+    CHOSEN_BY_ALL_HOURS,
+    Sources,
+    build_panel,
+    find_sources,
+    join_weather,
+)
 from forecaster.ingest.weather import WEATHER_NAMES
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, check_stage, read_recipe
@@ -146,10 +152,25 @@ def test_a_table_becomes_a_panel_and_its_layout_is_said(data: Path) -> None:
     )
     said: list[str] = []
     panel = build_panel(given, find_sources(given, data), say=said.append)
-    assert said == ["read as wide: time = time, every other column a location; Parquet"]
+    layout = "read as wide: time = time, every other column a location; Parquet"
+    assert said == [CHOSEN_BY_ALL_HOURS, layout]
     assert panel.locations.names == ("C", "B")  # a: mean 42
     assert panel.values[0].tolist() == [2.0, 1.0]
     assert panel.covariates.names == ()
+
+
+def test_A10_a_choice_by_test_hours_too_is_told(data: Path) -> None:
+    table = {"file": "table.parquet", "min_demand": 1.0}
+    first = str(pd.read_parquet(data / "table.parquet")["time"].iloc[0])[:10]
+    for more, is_told in (
+        ({}, True),
+        ({"demand_hours": f"{first}:{first}"}, False),
+        ({"min_demand": None}, False),
+    ):
+        said: list[str] = []
+        given = recipe(table={**table, **more})
+        build_panel(given, find_sources(given, data), say=said.append)
+        assert (CHOSEN_BY_ALL_HOURS in said) == is_told
 
 
 def test_weather_is_joined_to_the_panel(data: Path) -> None:

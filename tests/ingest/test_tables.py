@@ -466,6 +466,11 @@ def test_a_minimum_that_nobody_reaches_names_the_largest() -> None:
     )
 
 
+def test_A7_demand_hours_without_a_minimum_are_refused() -> None:
+    with pytest.raises(ConfigError, match="those of min_demand, which is not set; give both"):
+        ingest(wide(), demand_hours="2014-06-02:2014-06-02")
+
+
 def test_demand_hours_outside_the_table_are_refused() -> None:
     with pytest.raises(ConfigError, match="demand hours 2015-01-01:2015-01-02: not in the table"):
         ingest(wide(), min_demand=1.0, demand_hours="2015-01-01:2015-01-02")

@@ -25,6 +25,10 @@ from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
 
 Say = Callable[[str], None]
+CHOSEN_BY_ALL_HOURS = (
+    "locations are chosen by their mean over all hours, test hours too; demand_hours "
+    "(--demand-hours FROM:TO) takes those of training alone"
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,12 @@ def _expand(data: Path, name: str) -> list[Path]:
     return sorted(path for path in data.glob(name) if path.is_file())
 
 
+def _chooses_by_all_hours(recipe: Recipe) -> bool:
+    """Whether busy locations are chosen by test hours too."""
+    rules = recipe.trips or recipe.table
+    return rules is not None and bool(rules.min_demand) and not rules.demand_hours
+
+
 def build_panel(
     recipe: Recipe,
     sources: Sources,
@@ -117,6 +127,8 @@ def build_panel(
     for path in (*(() if recipe.trips else sources.files), *sources.tables):
         _verify_table(path)
     zone = recipe.panel.timezone
+    if _chooses_by_all_hours(recipe):
+        say(CHOSEN_BY_ALL_HOURS)
     if recipe.trips is not None:
         rules, columns = recipe.trips, recipe.trips.candidate_columns
         places = read_candidates(sources.places, columns, zone) if sources.places else None

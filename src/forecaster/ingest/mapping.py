@@ -11,7 +11,7 @@ def parse_pairs(text: str, fields: Sequence[str], example: str, faults: Faults) 
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in fields:
-            hint = nearest_name(field, list(fields))
+            hint = "" if field in fields else nearest_name(field, list(fields))
             faults.add(f"{part!r} is not a mapping{hint}; give e.g. {example}")
         elif field in columns:
             faults.add(f"{field}: given twice, as {columns[field]!r} and {column!r}")

@@ -239,6 +239,9 @@ def with_static(panel: Panel, names: Sequence[str]) -> Panel:
 def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
     """Return the panel without locations whose mean is below the minimum."""
     if rules.min_demand is None:
+        if rules.demand_hours:
+            message = "they are those of min_demand, which is not set; give both, or neither"
+            raise ConfigError(f"demand hours {rules.demand_hours}: {message}")
         return panel
     inside = np.ones(len(panel.values), dtype=bool)
     if rules.demand_hours:

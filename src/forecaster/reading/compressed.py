@@ -40,6 +40,15 @@ def open_bytes(path: Path) -> Iterator[Any]:
         raise DataError(f"{message}; fetch it again") from error
 
 
+def read_small(path: Path, most: int) -> str:
+    """Return the text of a file that is small by its nature; a larger one is refused."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most >> 20:,} MiB")
+    return content.decode("utf-8")
+
+
 def compression(path: Path) -> str | None:
     """Return how a file is compressed, by its first bytes; None: not at all."""
     with path.open("rb") as file:

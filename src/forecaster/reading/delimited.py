@@ -30,6 +30,7 @@ _CHUNK = 1 << 20
 _HEXADECIMAL = re.compile(r"(^|[\s,;|\t\"'])[+-]?0[xX][0-9a-fA-F]")
 _PADDED = re.compile(r"[+-]?0\d+")  # an id such as 007
 _BAD_WIDTHS = 5
+MAX_COLUMNS = 50_000
 _END = 1 << 14  # characters in which notes are looked for
 
 
@@ -46,6 +47,9 @@ def read_delimited(
     """
     scan = _scan(path)
     dialect = find_dialect(scan.beginning, scan.encoding, str(path), decimal)
+    if len(dialect.names) > MAX_COLUMNS:
+        columns = f"{len(dialect.names):,} columns; at most {MAX_COLUMNS:,} are read"
+        raise DataError(f"{path}: {columns}: give a row for each value, with id, time and value")
     dialect = replace(dialect, notes=_find_notes(scan.end, dialect))
     kept = {*texts} | ({n.lower() for n in dialect.names} if scan.hexadecimal else set())
     table = _read(path, dialect, kept | _text_columns(scan.beginning, dialect))

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.interchange
 import pyarrow.parquet as pq
 
@@ -96,7 +97,7 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
     try:
         if suffix.endswith(PARQUET_SUFFIXES):
             _refuse_large_parquet(path)
-            return _named(pq.read_table(path), path, "Parquet")
+            return _named(_read_parquet(path), path, "Parquet")
         if suffix.endswith(workbook.SUFFIXES):
             table, sheet = read_workbook(path)
             decimal = rules.decimal or "."
@@ -122,6 +123,26 @@ def _refuse_large_parquet(path: Path) -> None:
             f"{path}: refused: {size:,} bytes become {need:,}, more than {_PARQUET_EXPANSION:,} "
             "times as many; give the table in smaller files"
         )
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    """Read a Parquet file; equal texts are held once until it is known what they become."""
+    schema = pq.read_schema(path)
+    texts = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
+    table = pq.read_table(path, read_dictionary=texts)
+    expanded = 0
+    for column in table.columns:
+        for chunk in column.chunks:
+            if pa.types.is_dictionary(chunk.type) and _is_text(chunk.dictionary.type):
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+                expanded += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    compressed.refuse_expansion(path, expanded)
+    for name in texts:
+        column, place = table[name], table.column_names.index(name)
+        table = table.set_column(place, name, column.cast(schema.field(name).type))
+    return table
 
 
 def _named(table: pa.Table, path: Path, form: str) -> pa.Table:

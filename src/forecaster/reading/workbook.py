@@ -1,5 +1,6 @@
 """The first filled sheet of a workbook (.xlsx, .ods, .xls) as an Arrow table."""
 
+import re
 import zipfile
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
@@ -13,6 +14,13 @@ from forecaster.reading.compressed import refuse_expansion
 
 SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
 _CHUNK = 1 << 20
+_OVERLAP = 200  # bytes of a part that the next one begins with: a tag may be cut
+SHEET = "worksheets/"
+CELL = re.compile(rb"<(?:\w+:)?c[ />]")
+COLUMN = re.compile(rb'\br="([A-Z]{1,3})\d')
+ROW = re.compile(rb'<(?:\w+:)?row\b[^>]*?\br="(\d{1,9})"')
+FREE_CELLS, BYTES_PER_CELL = 2_000_000, 2  # of a file: a cell takes two bytes or more of it
+SPARSE = 4  # times as many as its cells may be in the rectangle around them
 
 
 def read_workbook(path: Path) -> tuple[pa.Table, str]:
@@ -30,6 +38,38 @@ def read_workbook(path: Path) -> tuple[pa.Table, str]:
     raise DataError(f"{path}: no sheet has a header and a row")
 
 
+class _Cells:
+    """The cells of a sheet, and the rectangle around them, which is read as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._most = path, FREE_CELLS + path.stat().st_size // BYTES_PER_CELL
+        self._count, self._height, self._rest = 0, 0, b""
+        self._columns = set[bytes]()
+
+    def add(self, chunk: bytes) -> None:
+        """Look at the next part of the sheet; too many cells for the file's size are refused."""
+        self._count += len(CELL.findall(chunk))
+        part = self._rest + chunk
+        self._rest = part[-_OVERLAP:]
+        self._columns.update(COLUMN.findall(part))
+        self._height = max([self._height, *map(int, ROW.findall(part))])
+        width = max(map(_column_number, self._columns), default=1)
+        cells = max(self._count, width * self._height // SPARSE)
+        if cells > self._most:
+            raise DataError(
+                f"{self._path}: refused: {cells:,} cells or more in a file of this size; remove "
+                "cells far from the table, and save it as CSV if it is that large"
+            )
+
+
+def _column_number(letters: bytes) -> int:
+    """Return the number of a column by its letters, from 1."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
+
+
 def _refuse_large(path: Path) -> None:
     """Refuse a workbook that expands without bound; its own sizes are not believed."""
     if not zipfile.is_zipfile(path):
@@ -38,10 +78,13 @@ def _refuse_large(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
+                cells = _Cells(path) if SHEET in member.filename else None
                 with archive.open(member) as file:
                     while chunk := file.read(_CHUNK):
                         expanded += len(chunk)
                         refuse_expansion(path, expanded)
+                        if cells is not None:
+                            cells.add(chunk)
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{path}: damaged ({error}); save it again") from error
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import forecaster
+from forecaster.panel.panel import Panel
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import _lifespan
 from forecaster.serve.http.limits import headers_with
@@ -162,6 +164,35 @@ def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Settab
     assert float(values["forecaster_data_age_seconds"]) == 3660
     assert float(values["forecaster_ready"]) == 1
     assert float(values['forecaster_request_seconds_count{route="/v1/forecast"}']) == 1
+
+
+def test_A5_a_clock_that_jumps_stops_nothing_and_loses_nothing(
+    service: Running, clock: SettableClock, panel: Panel
+) -> None:
+    now, ids = clock.seconds, panel.locations.ids
+    before = service.get("/v1/forecast").json
+    hours = (-1, 1, -48, 24 * 400, -24 * 400, 24 * 365 * 100, 24 * 365 * 236, -now / 3600)
+    paths = (
+        "/v1/forecast", f"/v1/forecast?at={panel.times[-9]}Z", "/v1/accuracy", "/readyz", "/livez",
+        f"/v1/history?location={ids[0]}", "/metrics", "/v1/locations",
+    )  # fmt: skip
+    for n, jump in enumerate((*hours, -(2**40) / 3600)):
+        clock.seconds = now + 3600 * jump
+        row = {"location": ids[1], "ds": f"{panel.times[-20 - n]}Z", "value": 7.0 + n}
+        replies = [service.get(path) for path in paths]
+        replies.append(service.post("/v1/observations", {"observations": [row]}))
+        assert all(reply.status < 500 or reply.status == 503 for reply in replies), jump
+    clock.seconds = now
+    deadline = time.monotonic() + 30
+    while service.get("/readyz").status != 200 and time.monotonic() < deadline:
+        time.sleep(0.1)  # the next forecast
+    assert service.get("/readyz").status == 200
+    after = service.get("/v1/forecast").json
+    assert after["origin"] == before["origin"]
+    assert after["data_version"] > before["data_version"]
+    row = {"location": ids[1], "ds": f"{panel.times[-20]}Z", "value": 7.0}
+    receipt = service.post("/v1/observations", {"observations": [row]}).json
+    assert (receipt["accepted"], receipt["revised"], receipt["unchanged"]) != (0, 0, 0)
 
 
 def test_unlikely_bytes_anywhere_are_no_fault_of_ours(shared_service: Running) -> None:

@@ -13,8 +13,10 @@ from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.columns import need_columns
 from forecaster.panel.parts import DATES, Locations
 from forecaster.panel.tables import read_locations
+from forecaster.reading.compressed import read_small
 from forecaster.reading.load import load
 
+MAX_GEOJSON_BYTES = 32 << 20
 FIELDS = ("id", "name", "lat", "lon", *DATES, "hours")
 
 
@@ -59,7 +61,7 @@ def _given(columns: str | None) -> dict[str, str]:
 def _read_geojson(path: Path) -> pa.Table:
     """Return the points of a FeatureCollection; of a polygon, the mean of its corners."""
     try:
-        features = json.loads(path.read_text(encoding="utf-8"))["features"]
+        features = json.loads(read_small(path, MAX_GEOJSON_BYTES))["features"]
         rows = [_row(feature) for feature in features]
         names = dict.fromkeys(name for row in rows for name in row)
         return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
