@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beart
 BENCHMARKS := command panel store windows city locations ingest graph truth travel kernels model training horizon_cost gpu var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
-.PHONY: install format lint types layers docs test check demo bench torture torture-gpu dist clean
+.PHONY: install format lint types layers docs test check demo bench torture torture-gpu dist lock sbom clean
 
 install: $(READY)
 
@@ -71,6 +71,27 @@ dist: $(READY)
 	rm -rf build/empty && $(PYTHON) -m venv build/empty
 	build/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	build/empty/bin/forecaster --version
+
+# What the service needs, each file with its hash; torch is left out, see docs/guides/operations.md.
+LOCK := deploy/requirements.lock
+lock: $(READY)
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
+	  --extra serve --extra telemetry --constraint constraints.txt --unsafe-package torch \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
+	  --output-file $(LOCK) pyproject.toml
+	sed -i '/^# WARNING/,$$d' $(LOCK)
+
+# A bill of materials (CycloneDX) of an environment that holds what the service needs, and no more.
+SBOM_ENVIRONMENT := build/locked
+sbom: $(READY)
+	rm -rf $(SBOM_ENVIRONMENT) && $(PYTHON) -m venv $(SBOM_ENVIRONMENT)
+	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet --require-hashes -r $(LOCK)
+	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet -c constraints.txt torch
+	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet --no-deps .
+	$(SBOM_ENVIRONMENT)/bin/python -m pip check
+	$(SBOM_ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes pip
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-format JSON --output-file build/sbom.json $(SBOM_ENVIRONMENT)
 
 clean:
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
