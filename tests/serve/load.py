@@ -4,6 +4,9 @@
 
 The service and this generator have one core each. Requests are sent at fixed moments whether or
 not earlier ones were answered (an open loop), each for an origin that is not in the cache.
+
+What the machine does to anything that runs on these cores is measured beside it: a bare loop in
+the service's place, on its core, computes as long as a forecast takes and answers the same bytes.
 """
 
 import asyncio
@@ -14,18 +17,23 @@ import statistics
 import sys
 import tempfile
 import time
+import timeit
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from forecaster.panel.panel import Panel
+from tests.serve.client import Client
 from tests.serve.processes import ServiceProcess, ServiceProcesses
 
 SERVICE_CORE, OWN_CORE = 0, 1
 ORIGINS = 320  # asked in turn: five times as many as the cache keeps
 MAX_PEERS = 1_000
+ROUNDS = 5  # of the bare loop and the service in turn
+BODY_BYTES = 8_000
 LOST, UNSENT = 0, -1  # no status: a connection was lost; the generator had none left
 
 
@@ -72,6 +80,12 @@ class Figures:
         self.statuses[status] += 1
         self.latencies.setdefault(status, []).append(seconds)
 
+    def add(self, other: "Figures") -> None:
+        self.seconds += other.seconds
+        self.statuses.update(other.statuses)
+        for status, latencies in other.latencies.items():
+            self.latencies.setdefault(status, []).extend(latencies)
+
     def percentile(self, status: int, share: float) -> float:
         """Return a percentile of the latency in milliseconds."""
         found = self.latencies.get(status)
@@ -81,7 +95,7 @@ class Figures:
 class Generator:
     """Asks a service for forecasts from one origin after another."""
 
-    def __init__(self, child: ServiceProcess, panel: Panel) -> None:
+    def __init__(self, child: Client, panel: Panel) -> None:
         self._child = child
         steps = range(len(panel.values) - 1 - ORIGINS, len(panel.values) - 1)
         self._paths = [f"/v1/forecast?at={panel.times[step]}Z" for step in steps]
@@ -99,6 +113,11 @@ class Generator:
                 return peer
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(Peer, "127.0.0.1", int(self._child.port)))[1]
+
+    def close(self) -> None:
+        """Close the connections."""
+        for peer in self._free:
+            peer.transport.close()
 
     async def _one(self, figures: Figures) -> None:
         began = time.perf_counter()
@@ -137,28 +156,89 @@ class Generator:
         return figures
 
 
+async def measure_bare(panel: Panel, job: float, seconds: float) -> tuple[float, float]:
+    """Return p99 in medians at 0.8 of its capacity, and the capacity, of a bare loop.
+
+    Args:
+        panel: of the requests.
+        job: seconds of computing per answer.
+        seconds: of each phase.
+    """
+    words = [sys.executable, "-m", "tests.serve.load", "--bare", str(job)]
+    loop = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    assert loop.stdout is not None
+    generator = Generator(Client((await loop.stdout.readline()).decode()), panel)
+    try:
+        single = await generator.closed(1, seconds / 2)
+        capacity = (await generator.closed(8, seconds / 2)).statuses[200] / (seconds / 2)
+        calm = await generator.open(0.8 * capacity, seconds)
+        return calm.percentile(200, 99) / single.percentile(200, 50), capacity
+    finally:
+        generator.close()
+        loop.kill()
+        await loop.wait()
+
+
+def spin(count: int) -> None:
+    for _ in range(count):
+        pass
+
+
+async def serve_bare(job: float) -> None:
+    """Answer every request after a loop of so many seconds, on the service's core."""
+    with suppress(OSError):  # there is one core, and it is another
+        os.sched_setaffinity(0, {SERVICE_CORE})
+    fastest = min(timeit.repeat(lambda: spin(10_000), number=1, repeat=50))
+    count = int(10_000 * job / fastest)
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (BODY_BYTES, b"x" * BODY_BYTES)
+
+    class Bare(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            for _ in range(data.count(b"\r\n\r\n")):
+                spin(count)
+                self.transport.write(answer)
+
+    server = await asyncio.get_running_loop().create_server(Bare, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 (who started it reads it)
+    await server.serve_forever()
+
+
 async def measure(child: ServiceProcess, panel: Panel, seconds: float) -> dict[str, float]:
     """Return the figures of one service."""
     generator = Generator(child, panel)
-    await generator.closed_steps(1, 3 * seconds)  # everything is loaded, earlier origins are known
-    single = await generator.closed_steps(1, seconds)
-    full = await generator.closed_steps(8, seconds)
+    await generator.closed(1, 3 * seconds)  # everything is loaded, earlier origins are known
+    single = await generator.closed(1, seconds)
+    full = await generator.closed(8, seconds)
     C = full.statuses[200] / seconds
-    calm = await generator.open(0.8 * C, seconds)
+    bare, calm = [], Figures()
+    for _ in range(ROUNDS):  # in turn, so that both have the same noise
+        bare.append(await measure_bare(panel, 1e-3 * single.percentile(200, 50), seconds / ROUNDS))
+        calm.add(await generator.open(0.8 * C, seconds / ROUNDS))
+    noise = statistics.median(p99 for p99, _ in bare)
     before = resident(child.pid)
     flood = await generator.open(10 * C, seconds)
     after = resident(child.pid)
     await asyncio.sleep(1.0)
     again = await generator.open(0.5 * C, seconds)
+    later = (await generator.closed(8, seconds)).statuses[200] / seconds
+    generator.close()
     median = single.percentile(200, 50)
     return {
         "C": C,
         "single_median_ms": median,
         "single_p99_ms": single.percentile(200, 99),  # what the machine itself does not allow
         "calm_p99_ms": calm.percentile(200, 99),
+        "calm_p99_medians": calm.percentile(200, 99) / median,
+        "bare_p99_medians": noise,  # of the bare loop at 0.8 of its own capacity
+        "calm_p99_of_bare": calm.percentile(200, 99) / median / noise,
+        "bare_capacity_spread": max(c for _, c in bare) / min(c for _, c in bare),
         "calm_errors": sum(calm.statuses.values()) - calm.statuses[200],
         "flood_sent": sum(flood.statuses.values()),
         "flood_goodput_of_C": flood.statuses[200] / seconds / C,
+        "C_later_of_C": later / C,
         "flood_accepted_p99_ms": flood.percentile(200, 99),
         "flood_refused": flood.statuses[503],
         "flood_refused_p99_ms": flood.percentile(503, 99),
@@ -198,7 +278,9 @@ def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
             services.close()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--bare":
+    asyncio.run(serve_bare(float(sys.argv[2])))
+elif __name__ == "__main__":
     length = float(sys.argv[3]) if len(sys.argv) > 3 else 10.0
     figures = run_load(Path(sys.argv[1]), Path(sys.argv[2]), length)
     print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))  # noqa: T201
