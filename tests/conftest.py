@@ -42,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only a power loss needs the wait for the disk, and tests of `publish` simulate those.
     pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)
     settings.load_profile("torture" if config.getoption("--torture") else "test")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs under test inherit it
     if config.getoption("numprocesses", None):  # of pytest-xdist
         for name in THREADS:  # of each process: more would wait for those of the others
             os.environ.setdefault(name, "1")
