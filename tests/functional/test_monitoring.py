@@ -124,7 +124,7 @@ def test_every_panel_of_the_dashboard_shows_a_replayed_service(prometheus: Prome
     [known] = prometheus.query('forecaster_values{period="week"}')
     assert float(known["value"][1]) > 0
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
-    assert len(rules) == 13
+    assert len(rules) == 14
     assert {rule["health"] for rule in rules} == {"ok"}, rules
     metrics = set(re.findall(r"forecaster_\w+", (MONITORING / "alerts.yaml").read_text()))
     names = set(prometheus.ask("label/__name__/values"))

@@ -298,6 +298,16 @@ def test_serve_says_which_extra_is_lacking(run: Run, monkeypatch: pytest.MonkeyP
     assert "forecaster[serve]" in errors
 
 
+def test_telemetry_says_which_extra_is_lacking_before_anything_is_loaded(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.instrumentation.asgi", None)
+    collector = "http://127.0.0.1:9"
+    code, _, errors = run("serve", tmp_path, "--panel", tmp_path, "--telemetry", collector)
+    assert code == 2
+    assert "forecaster[telemetry]" in errors
+
+
 def test_a_port_in_use_is_told(run: Run, run_folder: Path, panel_folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -1,6 +1,6 @@
 """How much the service bears: run as a program, it prints the figures of docs/reliability.md.
 
-    python -m tests.serve.load RUN PANEL [SECONDS]
+    python -m tests.serve.load RUN PANEL [SECONDS [SECONDS AT 10 C]]
 
 The service and this generator have one core each. Requests are sent at fixed moments whether or
 not earlier ones were answered (an open loop), each for an origin that is not in the cache.
@@ -206,7 +206,9 @@ async def serve_bare(job: float) -> None:
     await server.serve_forever()
 
 
-async def measure(child: ServiceProcess, panel: Panel, seconds: float) -> dict[str, float]:
+async def measure(
+    child: ServiceProcess, panel: Panel, seconds: float, flood_seconds: float
+) -> dict[str, float]:
     """Return the figures of one service."""
     generator = Generator(child, panel)
     await generator.closed(1, 3 * seconds)  # everything is loaded, earlier origins are known
@@ -219,7 +221,7 @@ async def measure(child: ServiceProcess, panel: Panel, seconds: float) -> dict[s
         calm.add(await generator.open(0.8 * C, seconds / ROUNDS))
     noise = statistics.median(p99 for p99, _ in bare)
     before = resident(child.pid)
-    flood = await generator.open(10 * C, seconds)
+    flood = await generator.open(10 * C, flood_seconds)
     after = resident(child.pid)
     await asyncio.sleep(1.0)
     again = await generator.open(0.5 * C, seconds)
@@ -237,7 +239,7 @@ async def measure(child: ServiceProcess, panel: Panel, seconds: float) -> dict[s
         "bare_capacity_spread": max(c for _, c in bare) / min(c for _, c in bare),
         "calm_errors": sum(calm.statuses.values()) - calm.statuses[200],
         "flood_sent": sum(flood.statuses.values()),
-        "flood_goodput_of_C": flood.statuses[200] / seconds / C,
+        "flood_goodput_of_C": flood.statuses[200] / flood_seconds / C,
         "C_later_of_C": later / C,
         "flood_accepted_p99_ms": flood.percentile(200, 99),
         "flood_refused": flood.statuses[503],
@@ -257,7 +259,9 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
+def run_load(
+    run: Path, panel_folder: Path, seconds: float, flood_seconds: float
+) -> dict[str, float]:
     """Start a service on one core, and load it from another."""
     with tempfile.TemporaryDirectory() as folder:
         services = ServiceProcesses(run, panel_folder, Path(folder))
@@ -269,7 +273,7 @@ def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
             os.sched_setaffinity(0, {OWN_CORE})
         gc.disable()  # a pause of the generator would be a burst for the service
         try:
-            return asyncio.run(measure(child, Panel.open(panel_folder), seconds))
+            return asyncio.run(measure(child, Panel.open(panel_folder), seconds, flood_seconds))
         finally:
             gc.enable()
             os.sched_setaffinity(0, cores)
@@ -282,5 +286,6 @@ if __name__ == "__main__" and sys.argv[1] == "--bare":
     asyncio.run(serve_bare(float(sys.argv[2])))
 elif __name__ == "__main__":
     length = float(sys.argv[3]) if len(sys.argv) > 3 else 10.0
-    figures = run_load(Path(sys.argv[1]), Path(sys.argv[2]), length)
+    flood_length = float(sys.argv[4]) if len(sys.argv) > 4 else length
+    figures = run_load(Path(sys.argv[1]), Path(sys.argv[2]), length, flood_length)
     print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))  # noqa: T201

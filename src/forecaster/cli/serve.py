@@ -97,21 +97,23 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         audit=AuditLog(audit) if audit is not None else None,
         tiles=base_map,
     )
-    if demo:
-        engine = _demo(replay)
-    elif run is None or panel is None:
-        raise ConfigError("nothing to serve; give RUN and --panel PANEL, or --demo")
-    elif not run.is_dir():  # for a damaged run the service starts and retries
-        raise ArtifactError(f"{run}: no such folder; give the folder of a saved estimator")
-    elif replay is not None:
-        engine = _replay(run, panel, replay)
-    else:
-        engine = _live(run, panel, store, writes=token_file is not None, accept_loss=accept_loss)
-    if base_map is not None:
-        terminal.say(
-            f"browsers load map tiles from {base_map.origin}, which learns what area they show"
-        )
     with _traced(telemetry):
+        if demo:
+            engine = _demo(replay)
+        elif run is None or panel is None:
+            raise ConfigError("nothing to serve; give RUN and --panel PANEL, or --demo")
+        elif not run.is_dir():  # for a damaged run the service starts and retries
+            raise ArtifactError(f"{run}: no such folder; give the folder of a saved estimator")
+        elif replay is not None:
+            engine = _replay(run, panel, replay)
+        else:
+            engine = _live(
+                run, panel, store, writes=token_file is not None, accept_loss=accept_loss
+            )
+        if base_map is not None:
+            terminal.say(
+                f"browsers load map tiles from {base_map.origin}, which learns what area they show"
+            )
         serve_forever(engine, Address(host, port), settings, _print_address)
 
 

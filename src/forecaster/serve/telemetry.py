@@ -26,7 +26,7 @@ from forecaster.serve.http.metrics import METHODS, Metrics
 from forecaster.serve.problems import Problem
 
 NAME = "forecaster"
-SEND_SECONDS = 5.0  # for what has not been sent when the service ends
+SEND_SECONDS = 2.0  # for what has not been sent when the service ends, traces and metrics each
 
 
 class OpenTelemetry:
