@@ -86,7 +86,7 @@ SBOM_ENVIRONMENT := build/locked
 sbom: $(READY)
 	rm -rf $(SBOM_ENVIRONMENT) && $(PYTHON) -m venv $(SBOM_ENVIRONMENT)
 	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet --require-hashes -r $(LOCK)
-	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet -c constraints.txt torch
+	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
 	$(SBOM_ENVIRONMENT)/bin/python -m pip install --quiet --no-deps .
 	$(SBOM_ENVIRONMENT)/bin/python -m pip check
 	$(SBOM_ENVIRONMENT)/bin/python -m pip uninstall --quiet --yes pip

@@ -46,5 +46,12 @@ def test_all_that_the_service_needs_is_there(extra: str) -> None:
         assert requirement.specifier.contains(LOCKED[name], prereleases=True), "run make lock"
 
 
+def test_the_container_has_the_tested_torch() -> None:
+    tested = pinned((ROOT / "constraints.txt").read_text(encoding="utf-8"))["torch"]
+    for path in ("deploy/Containerfile", "docs/guides/operations.md"):
+        found = re.findall(r"torch==(\d\S*)", (ROOT / path).read_text(encoding="utf-8"))
+        assert set(found) == {tested}, path
+
+
 def test_the_file_names_no_place_of_this_machine() -> None:
     assert not re.search(r"(?i)index-url|find-links|trusted-host|https?://|file:", LOCK)

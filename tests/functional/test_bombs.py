@@ -97,6 +97,10 @@ CORNERS = (
     '<c r="A1"><v>1</v></c></row><row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
     "</sheetData></worksheet>"
 )
+HIDDEN = (
+    "<c r='a1'><v>1</v></c></row><row><c r = 'xfd1048576'><v>1</v></c></row>"
+    "</sheetData></worksheet>"
+)
 CELL = '<table:table-cell office:value-type="float" office:value="1" {}/>'
 REPEATED = "table:number-columns-repeated", "table:number-rows-repeated"
 
@@ -161,6 +165,7 @@ BOMBS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "sheet of rows": (xlsx((SHEET + "<sheetData>", "<row><c><v>1</v></c></row>", "")), TABLE),
     "shared strings": (xlsx(SHEET + "</worksheet>", ("<sst><si><t>", "x", "")), TABLE),
     "sheet of two corners": (xlsx(f'{SHEET}<sheetData><row r="1">{CORNERS}'), TABLE),
+    "corners written otherwise": (xlsx(f"{SHEET}<sheetData><row>{HIDDEN}"), TABLE),
     "repeated cells": (workbook("a.ods", mimetype="application/vnd.oasis.opendocument.spreadsheet",
         **{"content.xml": ODS.format(f'<table:table-row {REPEATED[1]}="1000000">'
         + CELL.format(f'{REPEATED[0]}="16384"') + "</table:table-row>")}), TABLE),

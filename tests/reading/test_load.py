@@ -197,6 +197,38 @@ def test_A3_a_workbook_that_expands_without_bound_is_refused(
         load(tmp_path / "a.xlsx")
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        '<row r="1"><c r="A1"/></row><row r="1048576"><c r="XFD1048576"/></row>',
+        "<row><c r='a1'/></row><row><c r = 'xfd1048576'/></row>",
+        "<row><c/></row>" * 3_000_000,
+    ],
+)
+def test_A3_a_workbook_of_more_cells_than_its_size_allows_is_refused(
+    tmp_path: Path, rows: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/any.xml", f"<worksheet><sheetData>{rows}</sheetData></worksheet>")
+    with pytest.raises(DataError, match="cells in a file of this size; remove cells far from"):
+        load(tmp_path / "a.xlsx")
+
+
+def test_A3_a_parquet_file_of_long_equal_texts_is_refused(tmp_path: Path) -> None:
+    places = pa.DictionaryArray.from_arrays(np.zeros(100, dtype=np.int32), ["x" * (1 << 20)])
+    for column in (places, places.cast(pa.string())):
+        pq.write_table(pa.table({"unique_id": column}), tmp_path / "a.parquet")
+        with pytest.raises(DataError, match="over 200 times its size"):
+            load(tmp_path / "a.parquet")
+
+
+def test_A3_a_table_of_too_many_columns_is_refused(tmp_path: Path) -> None:
+    names = ",".join(f"c{n}" for n in range(60_000))
+    path = put(tmp_path, f"ds,{names}\n2022-01-01{',1' * 60_000}\n2022-01-02{',1' * 60_000}\n")
+    with pytest.raises(DataError, match="60,001 columns; at most 50,000 are read"):
+        load(path)
+
+
 def test_A3_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path: Path) -> None:
     column = pa.array([None], pa.null()).take(pa.array(np.zeros(40_000_000, dtype=np.int8)))
     pq.write_table(pa.table({"ds": column, "y": column}), tmp_path / "a.parquet")

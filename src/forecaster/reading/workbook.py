@@ -15,10 +15,8 @@ from forecaster.reading.compressed import refuse_expansion
 SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
 _CHUNK = 1 << 20
 _OVERLAP = 200  # bytes of a part that the next one begins with: a tag may be cut
-SHEET = "worksheets/"
 CELL = re.compile(rb"<(?:\w+:)?c[ />]")
-COLUMN = re.compile(rb'\br="([A-Z]{1,3})\d')
-ROW = re.compile(rb'<(?:\w+:)?row\b[^>]*?\br="(\d{1,9})"')
+PLACE = re.compile(rb"""\br\s*=\s*["']([A-Za-z]{0,3})(\d{1,9})["']""")  # of a cell or a row
 FREE_CELLS, BYTES_PER_CELL = 2_000_000, 2  # of a file: a cell takes two bytes or more of it
 SPARSE = 4  # times as many as its cells may be in the rectangle around them
 
@@ -51,21 +49,22 @@ class _Cells:
         self._count += len(CELL.findall(chunk))
         part = self._rest + chunk
         self._rest = part[-_OVERLAP:]
-        self._columns.update(COLUMN.findall(part))
-        self._height = max([self._height, *map(int, ROW.findall(part))])
+        places = PLACE.findall(part)
+        self._columns.update({letters for letters, _ in places})
+        self._height = max([self._height, *(int(number) for _, number in places)])
         width = max(map(_column_number, self._columns), default=1)
-        cells = max(self._count, width * self._height // SPARSE)
-        if cells > self._most:
+        rectangle = width * self._height
+        if max(self._count, rectangle // SPARSE) > self._most:
             raise DataError(
-                f"{self._path}: refused: {cells:,} cells or more in a file of this size; remove "
-                "cells far from the table, and save it as CSV if it is that large"
+                f"{self._path}: refused: {max(self._count, rectangle):,} cells in a file of this "
+                "size; remove cells far from the table, or save it as CSV if it is that large"
             )
 
 
 def _column_number(letters: bytes) -> int:
     """Return the number of a column by its letters, from 1."""
     number = 0
-    for letter in letters:
+    for letter in letters.upper():
         number = 26 * number + letter - ord("A") + 1
     return number
 
@@ -78,13 +77,12 @@ def _refuse_large(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                cells = _Cells(path) if SHEET in member.filename else None
+                cells = _Cells(path)
                 with archive.open(member) as file:
                     while chunk := file.read(_CHUNK):
                         expanded += len(chunk)
                         refuse_expansion(path, expanded)
-                        if cells is not None:
-                            cells.add(chunk)
+                        cells.add(chunk)
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{path}: damaged ({error}); save it again") from error
 
