@@ -89,6 +89,14 @@ def test_an_hour_of_the_week_without_training_is_filled_with_the_mean_of_all() -
     assert (fill.values[30:, 0] == 14.5).all()
 
 
+def test_a_night_of_minutes_that_training_never_saw_is_quiet_too() -> None:
+    hour = np.arange(3 * 1440) // 60 % 24
+    panel = panel_of(np.where(hour < 6, 1.0, 20.0)[:, None], "2013-01-07", step_minutes=1)
+    fill = fit_fill(panel, np.arange(len(hour)) < 2 * 1440).values.reshape(7, 24, 60)
+    assert (fill[2:, 1:5] == 1).all()
+    assert (fill[2:, 8:22] == 20).all()
+
+
 def test_both_showings_of_a_doubled_hour_count_for_one_hour_of_the_week() -> None:
     values = np.zeros((25, 1))
     values[1], values[2] = 3.0, 5.0  # 01:00 −04:00 and 01:00 −05:00 of a Sunday

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from forecaster.clock.clock import Clock
+from forecaster.clock.clock import WEEKDAYS, Clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import stack_layers
 from forecaster.panel.past_only import carried_steps, carry_covariates, carry_local
@@ -26,14 +26,17 @@ class Fill:
 
 
 def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
-    """Return the means of the training steps by step of the season: by hour of the week."""
+    """Return the means of the training steps by step of the season: by hour of the week.
+
+    Steps below an hour that training never saw have the location's mean of that time of day.
+    """
     clock, M = panel.clock, len(panel.values)
     slots = clock.slot_of_season(panel.times)[train]
     W, reach = clock.season_slots, smoothing_reach(clock)
     layers = panel.local_covariates.values
     local = [slot_means(layer[:M][train], slots, W, reach) for layer in layers]
     return Fill(
-        values=slot_means(panel.values[train], slots, W, reach),
+        values=_lean_on_days(panel.values[train], slots, clock),
         covariates=slot_means(panel.covariates.values[:M][train], slots, W, reach),
         local_covariates=stack_layers(local, W, len(panel.locations)),
     )
@@ -92,6 +95,20 @@ class UsualValues:
 def smoothing_reach(clock: Clock) -> int:
     """The number of neighbouring steps on which a mean may lean: those within an hour."""
     return max(HOUR_MINUTES // clock.step_minutes - 1, 0)
+
+
+def _lean_on_days(
+    values: Float32[np.ndarray, "T N"], slots: Int64[np.ndarray, " T"], clock: Clock
+) -> Float32[np.ndarray, "W N"]:
+    """Return the mean of each slot; below an hour, of one without values that of other days."""
+    W, reach = clock.season_slots, smoothing_reach(clock)
+    weekly = usual_values(values, slots, W, reach)
+    unseen = weekly.counts == 0
+    if not reach or not unseen.any():
+        return weekly.means
+    D = W // len(WEEKDAYS)
+    daily = usual_values(values, slots % D, D, reach).means
+    return np.where(unseen, np.tile(daily, (len(WEEKDAYS), 1)), weekly.means)
 
 
 def slot_means(
