@@ -137,7 +137,7 @@ def _as_trained(run: Run, panel: Panel, settings: UpdateSettings) -> Panel:
     """The panel with the covariates of a run; one that does not continue its panel is refused."""
     ids, present = run.about["ids"], {*panel.locations.ids}
     absent = [identity for identity in ids if identity not in present]
-    if 2 * len(absent) > len(ids) and not settings.accepts_fewer:
+    if 2 * len(absent) >= len(ids) and not settings.accepts_fewer:
         sides = f"the panel lacks {len(absent)} of {count_of(len(ids), 'location')}"
         remedy = "--accept-fewer-places trains without them"
         raise DataError(f"{sides} that the current run knows ({name_some(absent)}); {remedy}")

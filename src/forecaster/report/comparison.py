@@ -76,7 +76,7 @@ def render_comparison(data: ReportData, sections: Sequence[Section]) -> str:
         ablations=ablation_table(comparison) if comparison.tested else None,
         weathers=weather_table(comparison),
         freshness=freshness_table(comparison),
-        freshness_note=FRESHNESS_NOTE,
+        freshness_note=FRESHNESS_NOTE.replace("`", ""),
         refit_months=refit_month_table(comparison),
         costs=cost_table(comparison) if comparison.tested else None,
         failures=[

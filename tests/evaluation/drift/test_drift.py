@@ -1,6 +1,8 @@
 """A drift report tells what changed, and what to do about it."""
 
 import json
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +53,21 @@ def test_silent_and_failing_locations_are_to_be_looked_at(drift_case: DriftCase)
     kinds = {(place.id, place.kind) for place in drift.places}
     expected = {(ids[3], "silent"), (ids[5], "silent"), (ids[5], "missing"), (ids[9], "error")}
     assert kinds == expected
+
+
+def test_locations_that_the_run_cannot_forecast_are_a_reason_to_update(drift_case: DriftCase):
+    panel = drift_case.panel
+    opened = replace(panel.locations, ids=(*panel.locations.ids[:-1], "opened"))
+    known = panel.select(panel.locations.ids[:-1]).locations.ids
+    unable = copy(drift_case.estimator)
+    unable.accepts_new_locations = False
+    drift = find_drift(unable, replace(panel, locations=opened))
+    assert drift.unknown == ("opened",)
+    assert {*known} <= {*drift.ids}
+    assert drift.advice == "update"
+    assert "it does not know 1 location (opened)" in drift.reasons
+    assert drift.panel == panel.digest
+    assert drift.to_json()["unknown"] == ["opened"]
 
 
 def test_a_panel_without_new_steps_is_refused(drift_case: DriftCase):

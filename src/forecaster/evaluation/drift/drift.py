@@ -1,13 +1,14 @@
 """Whether the world is still the one that a run has learned, and what to do about it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from forecaster.errors import ConfigError, count_of
+from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.match import new_ids
 from forecaster.evaluation.drift.edges import EdgeChange, EdgeReport, find_edge_changes
 from forecaster.evaluation.drift.places import (
     DataState,
@@ -40,6 +41,7 @@ class Drift:
     places: tuple[PlaceChange, ...]
     edges: EdgeReport
     ids: tuple[str, ...]  # of the run, in the order of the columns of edges
+    unknown: tuple[str, ...] = ()  # locations of the panel that the run cannot forecast
 
     @property
     def advice(self) -> Advice:
@@ -58,6 +60,9 @@ class Drift:
         ]
         if not 1 / LEVEL <= self.data.level <= LEVEL:
             reasons.append(f"the level is × {self.data.level:.2f} of training")
+        if self.unknown:
+            count = count_of(len(self.unknown), "location")
+            reasons.append(f"it does not know {count} ({name_some(self.unknown)})")
         odd = {place.id for place in self.places}
         changes = [c for c in self.edges.changes if not {*self._ends(c)} & odd]
         if len(changes) >= max(MANY_EDGES * self.edges.edges, 2):
@@ -82,6 +87,7 @@ class Drift:
             "reasons": list(self.reasons),
             "watches": [self._watch_dict(watch) for watch in self.watches],
             "data": asdict(self.data),
+            "unknown": list(self.unknown),
             "places": [asdict(place) for place in self.places],
             "graph": {
                 "edges": self.edges.edges,
@@ -121,6 +127,7 @@ def find_drift(
         raise ConfigError(
             f"drift is judged by weeks of days; the panel has steps of {panel.clock.step_text}"
         )
+    panel, unknown = _known(estimator, panel)
     run, matched = estimator.adapt(panel, len(panel.values))
     spans = find_spans(run, matched)
     validated = int(spans.validation[0]), int(spans.validation[-1]) + 1
@@ -139,7 +146,19 @@ def find_drift(
         places=tuple(find_places(run, matched, spans, (validation, new))),
         edges=find_edge_changes(run, matched, spans),
         ids=matched.locations.ids,
+        unknown=unknown,
     )
+
+
+def _known(estimator: Estimator, panel: Panel) -> tuple[Panel, tuple[str, ...]]:
+    """The panel without the locations that a model cannot forecast, and those."""
+    if estimator.run is None or estimator.accepts_new_locations:
+        return panel, ()
+    unknown = tuple(new_ids(estimator.run, panel))
+    if not unknown or len(unknown) == len(panel.locations):  # the latter is refused by `adapt`
+        return panel, ()
+    known = tuple(identity for identity in panel.locations.ids if identity not in {*unknown})
+    return replace(panel.select(known), digest=panel.digest), unknown
 
 
 def watch_scores(validation: DaySums, new: DaySums) -> tuple[Watch, ...]:
