@@ -6,7 +6,9 @@ forecast the same bits. A new format adds a script and artifacts of its own.
 """
 
 import json
+import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,7 +113,26 @@ def save_store(path: Path, panel: Panel) -> None:
 def machine() -> dict[str, str]:
     """What the last bits of a forecast depend on besides the program."""
     capability = torch.backends.cpu.get_cpu_capability()
-    return {"torch": torch.__version__, "numpy": np.__version__, "processor": capability}
+    versions = {"torch": torch.__version__, "numpy": np.__version__}
+    return {**versions, "processor": capability, "model": processor_model()}
+
+
+def processor_model() -> str:
+    """Family and model of the processor: of one capability some still round differently."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    parts = [line.partition(":")[::2] for line in lines]
+    values = {name.strip(): value.strip() for name, value in parts}
+    known = [values[name] for name in ("vendor_id", "cpu family", "model") if name in values]
+    return " ".join(known) or platform.processor()
+
+
+def save_forecasts(folder: Path, runs: Mapping[str, Estimator], panel: Panel) -> None:
+    """Write the forecasts of runs, and the machine that they were made on."""
+    folder.mkdir(parents=True)
+    for name, run in runs.items():
+        forecast(run, panel).to_parquet(folder / f"{name}.parquet", index=False)
+    (folder / "machine.json").write_text(json.dumps(machine()) + "\n")
 
 
 def main(folder: Path) -> None:
@@ -122,15 +143,12 @@ def main(folder: Path) -> None:
     panel = panels["city"]
     save_graph(graph_of(panel, GraphConfig(kind="inverse")), folder / "graphs" / "undirected")
     save_graph(graph_of(panel, GraphConfig(kind="lagged")), folder / "graphs" / "directed")
-    for name, (estimator, preset) in RUNS.items():
-        run = fit(estimator, preset, panel)
+    runs = {name: fit(*settings, panel) for name, settings in RUNS.items()}
+    for name, run in runs.items():
         run.save(folder / "runs" / name)
-        table = forecast(run, panel)
-        table.to_parquet(folder / "forecasts" / f"{name}.parquet", index=False)
-    (folder / "forecasts" / "machine.json").write_text(json.dumps(machine()) + "\n")
+    save_forecasts(folder / "forecasts", runs, panel)
     save_store(folder / "store.sqlite", panel)
 
 
 if __name__ == "__main__":
-    (Path(sys.argv[1]) / "forecasts").mkdir(parents=True)
     main(Path(sys.argv[1]))
