@@ -3,6 +3,7 @@
 import io
 import json
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -238,3 +239,19 @@ def test_the_guide_shows_the_crontab_and_names_the_files_of_deploy() -> None:
     for name in schedules:
         assert f"\n{name})" in script
         assert f"refresh.sh {name}" in GUIDE
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_units_are_valid_and_their_exposure_is_low(tmp_path: Path) -> None:
+    unit = (DEPLOY / "forecaster-refresh@.service").read_text(encoding="utf-8")
+    timers = [Path(shutil.copy(path, tmp_path)) for path in DEPLOY.glob("*.timer")]
+    units = [timer.with_suffix(".service") for timer in timers]
+    for path in units:
+        path.write_text(unit.replace("/opt/forecaster/bin/refresh.sh", "/bin/true"))
+    for words in (
+        ["verify", "--man=no", *map(str, timers)],
+        ["security", "--offline=true", "--threshold=30", str(units[0])],
+    ):
+        command = ["systemd-analyze", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
