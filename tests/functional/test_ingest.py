@@ -49,12 +49,13 @@ def test_the_recipe_lies_beside_the_panel(trips: Path, run: Run) -> None:
     out = trips.parent / "panel"
     run("ingest", "trips", trips, "--out", out, "--timezone", "America/New_York", "--candidates",
         trips.parent / "places.csv", "--candidate-columns", "id=node,lat=y,lon=x",
-        "--min-demand", "1")  # fmt: skip
+        "--min-demand", "1", "--hours", "05:00-23:00")  # fmt: skip
     again = trips.parent / "again"
     (recipe,) = out.glob("recipe-*.toml")
     code, _, _ = run("ingest", "recipe", recipe, "--data", trips.parent, "--out", again)
     assert code == 0
     assert Panel.open(again).digest == Panel.open(out).digest
+    assert Panel.open(again).locations.hours == ("05:00-23:00",)
 
 
 def test_trips_without_places_ask_for_them(trips: Path, run: Run) -> None:
