@@ -93,8 +93,12 @@ def files(folder: Path, count: int) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_A5_no_odd_file_shows_a_traceback(
-    run: Run, tmp_path: Path, rounds: Callable[[int, int], int]
+    run: Run,
+    tmp_path: Path,
+    rounds: Callable[[int, int], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where commands write by default
     for n, path in enumerate(files(tmp_path, rounds(50, 500))):
         command = COMMANDS[n % len(COMMANDS)]
         places = {"FILE": path, "OUT": tmp_path / f"out {n}"}
@@ -107,7 +111,17 @@ def test_A5_no_odd_file_shows_a_traceback(
         assert len(errors) < 5_000, told
 
 
-START = "import forecaster.__main__ as m; print(flush=True); m.main()"
+# It tells when the command has been reached; before that Python itself starts.
+START = """
+import signal, forecaster.__main__ as program
+set_handler = signal.signal
+def tell(*words):
+    signal.signal = set_handler
+    set_handler(*words)
+    print(flush=True)
+signal.signal = tell
+program.main()
+"""
 
 
 @pytest.mark.slow
