@@ -84,6 +84,8 @@ OTHER_VALUES = [
     {"stid": {"dropout": 0.0}},
     {"graph_wavenet": {"inputs": "lags"}},
     {"graph_wavenet": {"blocks": 2}},
+    {"staeformer": {"inputs": "lags"}},
+    {"staeformer": {"adaptive": 8}},
     {"mixer": {"blocks": 1}},
     {"mixer": {"edges": 0}},
     {"mixer": {"factors": 0}},

@@ -12,6 +12,7 @@ from .estimators.networks.dcrnn import DCRNN as DCRNN
 from .estimators.networks.forecaster import Forecaster as Forecaster
 from .estimators.networks.peers import STID as STID
 from .estimators.networks.peers import GraphWaveNet as GraphWaveNet
+from .estimators.networks.peers import STAEformer as STAEformer
 from .estimators.networks.transformer import Transformer as Transformer
 from .estimators.predictor import Prediction as Prediction
 from .estimators.registry import load_estimator as load_estimator

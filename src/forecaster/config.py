@@ -540,6 +540,43 @@ class STIDConfig(PastConfig):
     )
 
 
+class STAEformerConfig(PastConfig):
+    """The size and the inputs of STAEformer; the defaults are its authors'."""
+
+    embedding: int = Field(
+        default=24,
+        ge=1,
+        description="numbers of each embedding: inputs, time of day, weekday",
+    )
+    adaptive: int = Field(
+        default=80, ge=1, description="numbers of the embedding of each step and location"
+    )
+    hidden: int = Field(default=256, ge=1, description="numbers of the feed-forward layers")
+    heads: int = Field(default=4, ge=1, description="number of attention heads")
+    n_layers: int = Field(
+        default=3,
+        ge=0,
+        description="number of layers that mix steps, and of those that mix locations",
+    )
+    dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="dropout rate after attention and feed-forward"
+    )
+
+    @property
+    def width(self) -> int:
+        """The numbers of a location in a step: three embeddings and the adaptive one."""
+        return 3 * self.embedding + self.adaptive
+
+    @model_validator(mode="after")
+    def _heads_share_alike(self) -> "STAEformerConfig":
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads = {self.heads} must divide 3 · embedding + adaptive = {self.width}; "
+                "change one"
+            )
+        return self
+
+
 class GraphWaveNetConfig(KernelConfig):
     """The size and the inputs of Graph WaveNet; the defaults are its authors'."""
 

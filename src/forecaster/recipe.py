@@ -25,6 +25,7 @@ from forecaster.config import (
     ModelConfig,
     PanelConfig,
     SplitsConfig,
+    STAEformerConfig,
     Stage,
     STIDConfig,
     TableConfig,
@@ -50,7 +51,7 @@ _MIXER_TRAINING: dict[str, Any] = {
 
 _SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
 MAX_BYTES = 1 << 20  # of the file of a recipe
-PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
+PEERS = ("stid", "graph_wavenet", "staeformer")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -85,6 +86,7 @@ class Recipe(Stage):
     )
     stid: STIDConfig = STIDConfig()
     graph_wavenet: GraphWaveNetConfig = GraphWaveNetConfig()
+    staeformer: STAEformerConfig = STAEformerConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()

@@ -16,6 +16,7 @@ from forecaster.config import (
     MetricConfig,
     MixerConfig,
     ModelConfig,
+    STAEformerConfig,
     STIDConfig,
     TrainingConfig,
 )
@@ -112,4 +113,5 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     assert recipe.dcrnn == DCRNNConfig()
     assert recipe.stid == STIDConfig()
     assert recipe.graph_wavenet == GraphWaveNetConfig()
+    assert recipe.staeformer == STAEformerConfig()
     assert recipe.evaluation == EvaluationConfig()

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from forecaster.recipe import Recipe
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
-Model = Literal["Forecaster", "Ensemble", "Transformer", "DCRNN", "STID", "GraphWaveNet"]
+Model = Literal[
+    "Forecaster", "Ensemble", "Transformer", "DCRNN", "STID", "GraphWaveNet", "STAEformer"
+]
 CURVES = "curves.png"
 
 

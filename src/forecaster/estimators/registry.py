@@ -19,6 +19,7 @@ ESTIMATORS = {
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "STID": "forecaster.estimators.networks.peers",
     "GraphWaveNet": "forecaster.estimators.networks.peers",
+    "STAEformer": "forecaster.estimators.networks.peers",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "Ensemble": "forecaster.estimators.ensemble.ensemble",

@@ -22,6 +22,7 @@ NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune
 PEERS = {
     "STID": "stid",
     "GraphWaveNet": "graph_wavenet",
+    "STAEformer": "staeformer",
 }  # networks of others with dropout: their sections of the recipe
 
 # Models that change the recipe: estimator and changed values.
@@ -29,6 +30,7 @@ VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
     "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
     "GraphWaveNet-lags": ("GraphWaveNet", {"graph_wavenet": {"inputs": "lags"}}),
+    "STAEformer-lags": ("STAEformer", {"staeformer": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),

@@ -39,6 +39,7 @@ EXPLAINABLE = (
     "DCRNN",
     "STID",
     "GraphWaveNet",
+    "STAEformer",
     "Ensemble",
 )  # networks, and an average
 

@@ -22,6 +22,7 @@ from forecaster.models.mixer import CityFactors, Mixer
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.peers.graph_wavenet import LearnedGraph
+from forecaster.models.peers.staeformer import STAEformerNetwork
 from forecaster.models.peers.stid import STIDNetwork
 
 # The axis along which a parameter has an entry for each location.
@@ -30,6 +31,7 @@ LOCATION_AXES: dict[type[nn.Module], dict[str, int]] = {
     CityFactors: {"weight": 1},
     LinearForecast: {"loadings": 0},
     STIDNetwork: {"place": 0},
+    STAEformerNetwork: {"adaptive": 1},
     LearnedGraph: {"target": 0, "source": 1},
 }
 EDGE_LAYERS = (SparseLinear, LinearForecast)

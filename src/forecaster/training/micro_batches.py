@@ -3,7 +3,10 @@
 Gradients are summed over them, so that only dropout masks differ from those of a whole batch.
 """
 
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -58,6 +61,27 @@ def estimate_bytes(task: TrainingTask) -> tuple[int, int]:
     network, first = task.network, next(task.network.parameters())
     weights = sum(parameter.numel() for parameter in network.parameters())
     return network.window_numbers * first.element_size(), VECTORS * weights * first.element_size()
+
+
+def free_bytes(device: torch.device) -> int:
+    """The bytes of memory that are free on a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    names = os.sysconf_names if hasattr(os, "sysconf") else {}
+    if "SC_AVPHYS_PAGES" not in names:
+        return sys.maxsize  # not told by this system
+    cached = _read_available()
+    return cached or os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _read_available() -> int:
+    """The bytes that Linux could free for a program, caches included; 0: not known."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return 0
+    found = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return 1024 * int(next(found, 0))
 
 
 def _has_dropout(network: nn.Module) -> bool:

@@ -15,8 +15,9 @@ from forecaster.choices import InputKind
 from forecaster.errors import ArtifactError, ConfigError, DataError, StoppedError
 from forecaster.estimators.checks.sample import LOCATIONS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
+from forecaster.estimators.networks import peers
 from forecaster.estimators.networks.past import PastEstimator
-from forecaster.estimators.networks.peers import SLOTS, STID, GraphWaveNet
+from forecaster.estimators.networks.peers import SLOTS, STID, GraphWaveNet, STAEformer
 from forecaster.estimators.networks.proximity import KERNEL
 from forecaster.estimators.registry import load_estimator
 from forecaster.explain.explain import explain_forecast
@@ -35,6 +36,7 @@ AT, ORIGINS = "2021-04-10T12:00Z", np.array([900, 950, 1000])
 SMALL: dict[type[PastEstimator], dict[str, Any]] = {
     STID: {"embedding": 3, "n_layers": 1},
     GraphWaveNet: {"channels": 3, "skip": 4, "end": 5, "blocks": 2, "embedding": 2},
+    STAEformer: {"embedding": 2, "adaptive": 2, "hidden": 5, "heads": 2, "n_layers": 1},
 }
 PEERS = list(SMALL)
 KINDS: tuple[InputKind, ...] = ("recent", "lags")
@@ -229,7 +231,7 @@ KERNELS: dict[str, tuple[str, np.ndarray | None]] = {
 }
 SPOILED = [
     *((kind, *misfit) for kind in SMALL for misfit in MISFITS.values()),
-    *((STID, *misfit) for misfit in SEASONS.values()),
+    *((kind, *misfit) for kind in (STID, STAEformer) for misfit in SEASONS.values()),
     *((GraphWaveNet, *misfit) for misfit in KERNELS.values()),
 ]
 CLAIMS: dict[str, dict[str, Any]] = {
@@ -276,6 +278,23 @@ def test_days_have_no_time_and_months_no_weekday(make_panel: Callable[..., Panel
         run = run_of(STID(recipe).fit(panel, Splits.by_share(panel)))
         shapes = [run.arrays[f"model.season.{name}"].shape[0] for name in ("time", "weekday")]
         assert tuple(shapes) == rows
+
+
+# --------------------------------------------------------------------------------- STAEformer
+
+
+def test_attention_that_does_not_fit_into_memory_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recipe = change(RECIPE, {"staeformer": {"inputs": "lags"}}, source="test")
+    monkeypatch.setattr(peers, "free_bytes", lambda _: 400_000_000)
+    with pytest.raises(ConfigError, match=r"of 5 locations × 9 past steps.*GB are free.*batch to"):
+        STAEformer(recipe).fit(PANEL, SPLITS)
+    monkeypatch.setattr(peers, "free_bytes", lambda _: 0)
+    with pytest.raises(
+        ConfigError, match=r'take fewer locations, or staeformer\.inputs = "recent"'
+    ):
+        STAEformer(recipe).fit(PANEL, SPLITS)
 
 
 # ------------------------------------------------------------------------------ Graph WaveNet

@@ -14,7 +14,7 @@ from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import WEIGHTS, NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.estimators.networks.peers import STID, GraphWaveNet
+from forecaster.estimators.networks.peers import STID, GraphWaveNet, STAEformer
 from forecaster.estimators.networks.profile import KNOWN, PROFILE
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.networks.warm_start import shorten
@@ -30,6 +30,7 @@ SETTINGS: dict[str, Any] = {
     "graph_wavenet": {"channels": 4, "skip": 4, "end": 4, "blocks": 1},
     "dcrnn": {"units": 4},
     "stid": {"embedding": 4},
+    "staeformer": {"embedding": 2, "adaptive": 2, "hidden": 4, "heads": 2, "n_layers": 1},
     "graph": {"kind": "complete"},
 }
 QUICK = change(RECIPE, {**SETTINGS, "preset": "quick"}, source="test")
@@ -43,6 +44,7 @@ KINDS = {
     "DCRNN": (DCRNN, PLAIN),
     "STID": (STID, PLAIN),
     "GraphWaveNet": (GraphWaveNet, PLAIN),
+    "STAEformer": (STAEformer, PLAIN),
 }
 ORIGINS = np.array([700, 713, 901])
 

@@ -1,4 +1,4 @@
-"""Networks of others as estimators: STID and Graph WaveNet."""
+"""Networks of others as estimators: STID, Graph WaveNet and STAEformer."""
 
 from dataclasses import replace
 from typing import cast
@@ -6,8 +6,8 @@ from typing import cast
 import numpy as np
 from torch import Generator
 
-from forecaster.config import GraphWaveNetConfig, STIDConfig
-from forecaster.errors import ArtifactError
+from forecaster.config import GraphWaveNetConfig, STAEformerConfig, STIDConfig
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.graph_arrays import digest_of
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import heads_of
@@ -16,8 +16,9 @@ from forecaster.estimators.networks.proximity import KernelEstimator, kernel_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.models.neurons import NeuronLayout
-from forecaster.models.peers import graph_wavenet, stid
+from forecaster.models.peers import graph_wavenet, staeformer, stid
 from forecaster.recipe import Recipe
+from forecaster.training.micro_batches import estimate_bytes, free_bytes
 from forecaster.training.reproducibility import reproducible
 from forecaster.training.task import TrainingTask
 
@@ -64,6 +65,66 @@ class STID(SeasonEstimator):
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the embeddings and of the residual layers."""
         return stid.count_weights(self.config, layout, _slots(arrays))
+
+
+class STAEformer(SeasonEstimator):
+    """STAEformer (Liu et al. 2023); settings: `[staeformer]` of the recipe.
+
+    Attention over all locations in each step, and over all steps of each location, takes more
+    memory than any other network here. Where that is not there, it is refused before training.
+
+    Differs: it is trained like every network here (Eq. 7, AdamW, one cycle), where its authors
+    minimise the mean absolute error by Adam with a rate that falls in steps.
+    """
+
+    section = "staeformer"
+
+    @property
+    def config(self) -> STAEformerConfig:
+        """Its section of the recipe."""
+        return self.recipe.staeformer
+
+    def build(
+        self, layout: NeuronLayout, arrays: Arrays, generator: Generator
+    ) -> staeformer.STAEformerNetwork:
+        """The network with new weights."""
+        self.refuse_long_history()
+        slots, heads = _slots(arrays), heads_of(arrays)
+        return staeformer.STAEformerNetwork(
+            self.config, self.lags, layout, slots, generator, heads
+        )
+
+    def make_task(
+        self, data: TrainingData, prerequisites: FitResult
+    ) -> tuple[Arrays, TrainingTask]:
+        """The training, if it fits into memory."""
+        arrays, task = super().make_task(data, prerequisites)
+        self._refuse_too_large(task)
+        return arrays, task
+
+    def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
+        """The number of weights of the embeddings and of the attention layers."""
+        return staeformer.count_weights(self.config, layout, self.lags.length, _slots(arrays))
+
+    def _refuse_too_large(self, task: TrainingTask) -> None:
+        """Refuse a training that memory is too small for.
+
+        A GPU takes a batch in parts if it has to; a CPU needs memory for all of it.
+        """
+        window, weights = estimate_bytes(task)
+        free, batch = free_bytes(task.device), task.config.batch
+        fitting = (free - weights) // window
+        if fitting >= (batch if task.device.type == "cpu" else 1):
+            return
+        sizes = f"{len(task.scale.mean):,} locations × {self.lags.length} past steps"
+        need = f"about {window / 1e9:,.2f} GB for each window of {sizes}"
+        remedy = f"set training.batch to {fitting}" if fitting > 0 else "take fewer locations"
+        if self.config.inputs == "lags":
+            remedy += ', or staeformer.inputs = "recent"'
+        raise ConfigError(
+            f"STAEformer needs {need}, {batch * window / 1e9:,.1f} GB for a batch of {batch}; "
+            f"{free / 1e9:,.1f} GB are free. Leave it out, or {remedy}"
+        )
 
 
 class GraphWaveNet(KernelEstimator):

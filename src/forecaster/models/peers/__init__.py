@@ -1,1 +1,1 @@
-"""Networks of others, written from their papers: STID and Graph WaveNet."""
+"""Networks of others, written from their papers: STID, Graph WaveNet and STAEformer."""

@@ -17,6 +17,7 @@ class PeerNetwork(Network):
     output: LocationLinear
     relative: LocationLinear | None
     quantiles: LocationQuantileHead | None
+    quantile_inputs: int  # the last numbers of z, from which quantiles are read
 
     @abstractmethod
     def hidden_state(self, history: State, ahead: State) -> Float[Tensor, "N B H"]:
@@ -39,20 +40,33 @@ class PeerNetwork(Network):
         relative = forecast if self.relative is None else self.relative(z)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
-        return Outputs(forecast, self.quantiles(z, forecast), relative)
+        return Outputs(
+            forecast, self.quantiles(z[..., -self.quantile_inputs :], forecast), relative
+        )
 
-    def draw_outputs(self, hidden: int, heads: Heads, generator: Generator) -> None:
+    def draw_outputs(
+        self,
+        hidden: int,
+        heads: Heads,
+        generator: Generator,
+        *,
+        quantile_inputs: int | None = None,
+    ) -> None:
         """Draw the outputs; call it last, so that they change no other initial weight.
 
         Args:
             hidden: numbers of z.
             heads: the outputs beside the forecast.
             generator: for drawing weights.
+            quantile_inputs: the last numbers of z that quantiles are read from; None: all.
         """
+        self.quantile_inputs = quantile_inputs or hidden
         self.output = LocationLinear(hidden, self.K, generator)
         self.has_relative = heads.relative
         self.relative = LocationLinear(hidden, self.K, generator) if heads.relative else None
         levels = heads.levels
         self.quantiles = (
-            LocationQuantileHead(levels, hidden, self.K, generator) if levels else None
+            LocationQuantileHead(levels, self.quantile_inputs, self.K, generator)
+            if levels
+            else None
         )
