@@ -6,7 +6,6 @@ blocks of whole days, and a one-sided t-test of the differences of the blocks gi
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import stdtr
 
 MAX_BLOCKS, MIN_BLOCKS = 20, 7  # blocks are as long as 20 of them allow
 
@@ -42,6 +41,8 @@ def p_values(
     scaled = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
     error = deviation * np.sqrt((1 + 2 * shared_correlation(scaled, counted)) / n)
     t = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
+    from scipy.special import stdtr  # noqa: PLC0415 (forecasts do without)
+
     return np.where(usable & (mean > 0), stdtr(n - 1, -t), 1.0)
 
 

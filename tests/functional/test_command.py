@@ -353,3 +353,16 @@ def test_a_run_that_does_not_hold_together_is_an_artifact_error(
         code, _, errors = run("forecast", run_folder, *words)
         assert code == 4
         assert "not a forecaster run of a SeasonalNaive" in errors
+
+
+def test_a_forecast_loads_nothing_that_only_learning_needs() -> None:
+    script = (
+        "import sys; import forecaster.estimators.registry as registry\n"
+        "for name in ('Ridge', 'Forecaster', 'Ensemble'): registry.find_estimator(name)\n"
+        "learning = ('forecaster.graph.learn', 'scipy.stats', 'scipy.optimize')\n"
+        "print([m for m in learning if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -12,8 +12,6 @@ from functools import cached_property
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from forecaster.models.frozen import FrozenNetwork, freeze, without_gradients
@@ -100,6 +98,9 @@ def hops_to(
         count: the number of locations.
         directed: whether paths follow edges from the first to the second location only.
     """
+    from scipy.sparse import coo_array  # noqa: PLC0415 (takes long)
+    from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415 (likewise)
+
     first, second = pairs.T
     against = coo_array((np.ones(len(pairs)), (second, first)), shape=(count, count)).tocsr()
     return np.asarray(dijkstra(against, directed=directed, indices=location, unweighted=True))

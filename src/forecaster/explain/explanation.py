@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.stats import rankdata
 
 MIN_RANKED = 3  # fewer items give no meaningful rank correlation
 GOOD, FAIR = 0.7, 0.4  # rank correlations
@@ -150,6 +149,8 @@ def compare_orders(
     second: Float64[np.ndarray, " n"],
 ) -> Agreement:
     """Compare how two methods rank the same items by the size of their effects."""
+    from scipy.stats import rankdata  # noqa: PLC0415 (takes long)
+
     ranks = [rankdata(np.abs(sizes)) for sizes in (first, second)]
     a, b = methods
     if len(first) < MIN_RANKED or any(np.ptp(order) == 0 for order in ranks):

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 from pydantic import field_validator, model_serializer
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from forecaster.config import Stage
 from forecaster.errors import ArtifactError, DataError, Faults, count_of, name_some
@@ -229,6 +227,9 @@ class DependencyGraph:
     @cached_property
     def components(self) -> Int64[np.ndarray, " N"]:
         """The index of each location's component, whatever the directions; 0 is the largest."""
+        from scipy.sparse import coo_array  # noqa: PLC0415 (forecasts do without)
+        from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 (likewise)
+
         N, (first, second) = len(self.locations), self.pairs.T
         matrix = coo_array((np.ones(len(first)), (first, second)), shape=(N, N))
         count, label = connected_components(matrix, directed=False)

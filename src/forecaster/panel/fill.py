@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from scipy.sparse import csr_array
 
 from forecaster.clock.clock import WEEKDAYS, Clock
 from forecaster.panel.panel import Panel
@@ -129,6 +128,8 @@ def usual_values(
         count: the number of slots of the season.
         reach: the most neighbouring slots, on either side, on which a slot with few values leans.
     """
+    from scipy.sparse import csr_array  # noqa: PLC0415 (only fits need it)
+
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
     means = np.empty((count, values.shape[1]), dtype=np.float32)
     numbers = np.empty((2, count, values.shape[1]))

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from jaxtyping import Int64
-from scipy.special import expit
 
 
 def shuffle(origins: Int64[np.ndarray, " B"], seed: int, epoch: int) -> Int64[np.ndarray, " B"]:
@@ -47,6 +46,8 @@ def teacher_forcing_rate(step: int, decay: float) -> float:
 
     That is the logistic function of log τ − i / τ, which does not overflow.
     """
+    from scipy.special import expit  # noqa: PLC0415 (only fits need it)
+
     return float(expit(math.log(decay) - step / decay))
 
 

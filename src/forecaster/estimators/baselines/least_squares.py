@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
-from scipy.linalg import solve_triangular
 
 BLOCK_STEPS = 4_096  # converted to double precision at a time
 BLOCK_COLUMNS = 128  # eliminated at a time
@@ -31,6 +30,8 @@ class Factor:
 
     def solve(self, columns: int) -> Float64[np.ndarray, "columns N"]:
         """Return argmin ‖Y − Zw‖ over the leading columns; dependent ones get weight 0."""
+        from scipy.linalg import solve_triangular  # noqa: PLC0415 (only fits need it)
+
         k, F = self.rank(columns), len(self.length)
         independent = self.independent[:k]
         weights = np.zeros((columns, self.rows.shape[1] - F))
@@ -115,6 +116,8 @@ def factorize(moments: Float64[np.ndarray, "F G"]) -> Factor:
     F = len(moments)
     length = np.sqrt(np.diag(moments))
     length[length == 0] = 1.0
+    from scipy.linalg import solve_triangular  # noqa: PLC0415 (only fits need it)
+
     moments /= length[:, None]
     moments[:, :F] /= length
     independent = np.empty(0, dtype=np.int64)

@@ -27,7 +27,6 @@ from forecaster.estimators.networks.estimator import (
 from forecaster.estimators.predictor import WindowForecasts, join_blocks
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import learn_graph
 from forecaster.models.average import AverageNetwork
 from forecaster.recipe import Preset, Recipe
 
@@ -157,6 +156,8 @@ class Ensemble(Estimator):
         graph = self.graph
         if graph is None:
             recipe = self.recipe
+            from forecaster.graph.learn import learn_graph  # noqa: PLC0415 (only fits need it)
+
             graph = learn_graph(data.panel, data.splits, recipe.graph, lags=recipe.lags)
         for member in needing:
             cast(Any, member.estimator).graph = graph

@@ -17,8 +17,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 
 Loss = Literal["squares", "sizes"]
 FOLDS = 5  # of validation days
@@ -120,6 +118,9 @@ def minimise(gram: Float64[np.ndarray, "M M"], penalty: float) -> Float64[np.nda
     to the scale of w, and is a problem of non-negative least squares.
     """
     M = len(gram)
+    from scipy.linalg import cholesky, solve_triangular  # noqa: PLC0415 (only fits need it)
+    from scipy.optimize import nnls  # noqa: PLC0415 (only fits need it)
+
     factor = cholesky(gram + penalty * M * np.eye(M))  # upper: H = R' R
     solution, _ = nnls(factor, solve_triangular(factor, np.ones(M), trans="T"))
     return np.asarray(solution / solution.sum())

@@ -11,7 +11,6 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.graph_arrays import digest_of, edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
-from forecaster.estimators.networks.linear_start import start_linear
 from forecaster.estimators.networks.new_locations import extend_network
 from forecaster.estimators.networks.profile import (
     CITY,
@@ -24,7 +23,6 @@ from forecaster.estimators.networks.profile import (
 from forecaster.estimators.registry import find_estimator
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import learn_graph
 from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
@@ -116,6 +114,8 @@ class Forecaster(NetworkEstimator):
         """The graph, given or learned from the training steps, and the seasonal profile."""
         graph = self.graph
         if graph is None:
+            from forecaster.graph.learn import learn_graph  # noqa: PLC0415 (only fits need it)
+
             recipe = self.recipe
             graph = learn_graph(data.panel, data.splits, recipe.graph, lags=recipe.lags)
         graph.match(data.panel, data.splits)
@@ -140,6 +140,10 @@ class Forecaster(NetworkEstimator):
     def prepare(self, network: Network, data: TrainingData) -> None:
         """Let the linear part of `quick` begin as what is fitted to the training steps."""
         if isinstance(network, Mixer) and network.linear is not None:
+            from forecaster.estimators.networks.linear_start import (  # noqa: PLC0415 (as above)
+                start_linear,
+            )
+
             start_linear(network, data)
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:

@@ -15,7 +15,6 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.past import PastEstimator
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import learn_graph
 
 log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
@@ -45,6 +44,8 @@ class KernelEstimator(PastEstimator):
 
     def _proximity_graph(self, data: TrainingData) -> DependencyGraph:
         """The pairs of nearby locations, with their proximity."""
+        from forecaster.graph.learn import learn_graph  # noqa: PLC0415 (only fits need it)
+
         kinds: tuple[GraphKind, ...] = ("distance", "pearson")
         cut = self.config.kernel_threshold
         by_distance, by_values = (GraphConfig(kind=kind, threshold=cut) for kind in kinds)

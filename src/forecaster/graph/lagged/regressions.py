@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from forecaster.graph.lagged import descent
 from forecaster.graph.lagged.covariances import LaggedCovariances
@@ -129,7 +129,7 @@ def refit(regressions: Regressions) -> Regressions:
     """The terms in use fitted without penalty, without those that chance could explain."""
     fitted, inputs, free = regressions.copy(), regressions.inputs, regressions.free
     gammas, candidates = _gammas(inputs), max((inputs.n_locations - 1) * inputs.max_delay, 1)
-    least = float(norm.isf(CHANCE_OF_AN_EDGE / 2 / candidates)) / max(inputs.steps, 1) ** 0.5
+    least = -float(ndtri(CHANCE_OF_AN_EDGE / 2 / candidates)) / max(inputs.steps, 1) ** 0.5
 
     def fit(n: int, terms: Terms) -> None:
         codes, beta, count = terms
