@@ -124,10 +124,9 @@ def _choose(
     N, generator = len(candidates), np.random.default_rng(_SEED)
     chosen = np.sort(generator.choice(N, min(SAMPLED, N), replace=False))
     numbers = [np.append(n, candidates[n][candidates[n] != NONE]) for n in chosen]
-    matrices = []
-    for steps in hold_out(sample.steps, sample.panel.clock.season_slots):
-        places = np.searchsorted(sample.steps, steps)
-        matrices.append([series.correlations_at(places, members) for members in numbers])
+    weeks = hold_out(sample.steps, sample.panel.clock.season_slots)
+    parts = [np.searchsorted(sample.steps, steps) for steps in weeks]
+    matrices = [_correlations_at(series, numbers, places, tell) for places in parts]
     largest = max(float(np.abs(S[0, 1:]).max(initial=0.0)) for S in matrices[0])
     path, betas = list[PathStep](), [np.zeros(len(members) - 1) for members in numbers]
     least = math.sqrt(2 * math.log(candidates.shape[1] + 1) / len(sample.steps))
@@ -146,6 +145,22 @@ def _choose(
         if len(path) > 1 and score < path[-2].score:
             return path[-2].penalty, path
     return path[-1].penalty, path
+
+
+def _correlations_at(
+    series: TrainingSeries,
+    numbers: Sequence[Int64[np.ndarray, " _"]],
+    places: Int64[np.ndarray, " T"],
+    tell: MessageCallback,
+) -> list[Float64[np.ndarray, "_ _"]]:
+    """Return the correlations of some locations with their candidates, in some of the steps."""
+    matrices = [np.empty((0, 0))] * len(numbers)
+
+    def correlate(at: int) -> None:
+        matrices[at] = series.correlations_at(places, numbers[at])
+
+    share_out(range(len(numbers)), correlate, "locations that choose the penalty,", tell)
+    return matrices
 
 
 def _penalties(largest: float, least: float, per_decade: int) -> list[float]:

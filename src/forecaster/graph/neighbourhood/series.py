@@ -50,13 +50,13 @@ class TrainingSeries:
         self, places: Int64[np.ndarray, " T"], numbers: Int64[np.ndarray, " k"]
     ) -> Products:
         """The correlations of every two of some locations, in some of the steps alone."""
-        rows = self.values[numbers][:, places].astype(np.float64)
-        rows -= rows.mean(axis=1, keepdims=True)
-        length = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+        rows = self.values[numbers].take(places, axis=1)
+        rows -= rows.mean(axis=1, dtype=np.float64, keepdims=True)
+        length = np.sqrt(np.square(rows).sum(axis=1, dtype=np.float64, keepdims=True))
         rows /= np.where(length > ROUNDING, length, np.inf)
-        matrix = rows @ rows.T
+        matrix = loops.products(rows, np.arange(len(rows)))
         np.fill_diagonal(matrix, 1.0)
-        return np.asarray(matrix)
+        return matrix
 
 
 def _blocks(sample: Sample) -> Iterator[tuple[int, Float32[np.ndarray, "_ N"]]]:
