@@ -15,6 +15,7 @@ from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, name_some
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest, verify_files
 from forecaster.publish.writing import Draft, copy_artifact, discard, publish, revise
+from forecaster.remote import local
 
 KIND, FORMAT = "runs", 1
 PARENT = "run"  # among the parents of a run: the one whose weights it began from
@@ -184,7 +185,7 @@ def learned_until(about: Mapping[str, Any]) -> str | None:
 
 def is_versioned(folder: Path) -> bool:
     """Whether a folder holds runs in versions."""
-    return (folder / MANIFEST).exists() and read_manifest(folder).kind == KIND
+    return (local(folder) / MANIFEST).exists() and read_manifest(folder).kind == KIND
 
 
 def run_folder(folder: Path) -> Path:

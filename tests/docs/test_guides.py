@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from forecaster import Recipe, SeasonalNaive, check_forecaster
+from forecaster import Recipe, SeasonalNaive, Splits, check_forecaster
 from forecaster.cli.app import main
+from forecaster.synthetic.city import make_city
 from tests.servers import PASSWORD, Server
+from tests.stores import Bucket
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(python|sh|console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -165,6 +167,20 @@ def test_the_protocols_of_the_guide_are_spoken(
         here = code.replace(host, terminal.url.removeprefix("http://"))
         _python(here, "guides/protocols.md", names)
     assert (names["table"].num_rows, names["result"].as_numpy("y_hat").shape) == (9, (3, 3))
+
+
+def test_the_guide_of_remote_files_reads_what_it_says(
+    bucket: Bucket, tmp_path: Path, follow: Callable[[str], dict[str, Any]]
+) -> None:
+    panel = make_city(locations=3, hours=24 * 60, seed=3).panel.save(tmp_path / "a" / "panel")
+    SeasonalNaive().fit(panel, Splits.by_share(panel)).save(tmp_path / "a" / "run")
+    sales = panel.to_long().rename(columns={"unique_id": "shop", "ds": "at", "y": "sold"})
+    sales[["shop", "at", "sold"]].to_parquet(tmp_path / "a" / "sales.parquet")
+    bucket.put(tmp_path / "a", "")
+    names = follow("guides/remote.md")
+    assert names["last_day"].shape == (24, 3)
+    assert Path("panel/manifest.json").is_file()
+    assert Path("next.csv").read_text().count("\n") == 10
 
 
 @pytest.mark.servers

@@ -248,3 +248,23 @@ def test_a_forecast_is_upserted_by_the_command(
     assert code == 2
     assert PASSWORD not in errors
     assert not leaks(tmp_path)
+
+
+def test_a_query_is_run_to_its_forecast(
+    postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    postgres.execute(
+        "DROP TABLE IF EXISTS sales",
+        "CREATE TABLE sales AS SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' "
+        "+ h * INTERVAL '1 hour' AS at, (h * 7 + s) % 11 AS sold "
+        "FROM generate_series(0, 999) AS h, generate_series(1, 3) AS s",
+    )
+    words = ("run", postgres.url(), "--query", "SELECT at, shop, sold FROM sales", "--quick")
+    code, output, errors = run(*words, "--out", tmp_path / "out")
+    assert code == 0, errors
+    assert "Forecast of" in output
+    assert f"127.0.0.1:{postgres.port}" in (tmp_path / "out" / "recipe.toml").read_text()
+    code, _, errors = run("run", postgres.url(), "--out", tmp_path / "none")
+    assert (code, "give --query" in errors) == (2, True)
+    assert not leaks(tmp_path)

@@ -46,7 +46,8 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files of trips: .parquet, .csv or .csv.gz; or the address of a database."
+            help="Files of trips: .parquet, .csv or .csv.gz, here or in a bucket (s3://…, gs://…, "
+            "https://…); or the address of a database."
         ),
     ],
     out: Out,
@@ -106,7 +107,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         trips={
             "files": list(map(name_source, sources)), "query": query, "columns": columns,
             "zones": zones,
-            "candidates": candidate_file.name if candidate_file else None,
+            "candidates": name_source(candidate_file) if candidate_file else None,
             "candidate_columns": candidate_columns, "min_demand": min_demand,
             "demand_hours": demand_hours, "max_distance_m": max_distance,
             "bbox": _parse_bbox(bbox), "covers": covers, "max_reject": max_reject,
@@ -122,7 +123,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     file: Annotated[
         str,
         typer.Argument(
-            help="A table in long or wide form: .csv or .parquet; or the address of a database: "
+            help="A table in long or wide form: .csv or .parquet, here or in a bucket (s3://…, "
+            "gs://…, https://…); or the address of a database: "
             "postgresql://user@host/database, mariadb://…, duckdb://FILE, sqlite://FILE."
         ),
     ],
@@ -170,12 +172,17 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Read a table of values. Steps without a row become missing values and are listed."""
     from forecaster.config import TableConfig
+    from forecaster.databases.query import Query
     from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import find_step
+    from forecaster.ingest.tables import needed_columns
     from forecaster.panel.axis import step_settings
+    from forecaster.remote import RemoteFile
 
     source = read_source(file, query)
-    values = source if isinstance(source, Path) else source.read()
+    values = source.read() if isinstance(source, Query) else source
+    if isinstance(values, RemoteFile):
+        values = values.fetch(needed_columns(columns, [*split_commas(past_only), censored or ""]))
     step = step_settings(step_minutes, step_months or 0)
     if not step:
         guessed = find_step(values, TableConfig(columns=columns))
@@ -192,7 +199,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "file": name_source(source), "query": query, "columns": columns,
             "min_demand": min_demand,
             "demand_hours": demand_hours, "location_columns": location_columns,
-            "locations": locations.name if locations else None,
+            "locations": name_source(locations) if locations else None,
         },
     )  # fmt: skip
     _build(recipe, Sources([values], locations, renames=renames), out, "duckdb", as_json)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forecaster.databases.query import Query
     from forecaster.panel.panel import Panel
     from forecaster.recipe import Recipe
+    from forecaster.remote import RemoteFile
 
 T = TypeVar("T")
 
@@ -85,10 +86,11 @@ Settings = Annotated[
 ]
 
 
-def read_source(text: str, query: str | None) -> "Path | Query":
-    """Return the file of an argument, or the query of a database."""
+def read_source(text: str, query: str | None) -> "Path | Query | RemoteFile":
+    """Return the file of an argument, here or elsewhere, or the query of a database."""
     from forecaster.databases.connection import is_database
     from forecaster.databases.query import Query
+    from forecaster.remote import RemoteFile, is_remote
 
     if is_database(text):
         return Query.parse(text, query)
@@ -97,12 +99,17 @@ def read_source(text: str, query: str | None) -> "Path | Query":
             f"--query is for databases, and {text} is a file; leave it out, or give an address "
             "such as postgresql://user@host/database"
         )
-    return Path(text)
+    return RemoteFile.parse(text) if is_remote(text) else Path(text)
 
 
-def name_source(source: "Path | Query") -> str:
-    """Return the name of a file, or the address of a database, for a recipe."""
-    return source.name if isinstance(source, Path) else source.database.url
+def name_source(source: "Path | Query | RemoteFile") -> str:
+    """Return the name of a file, or the address of a remote one or a database, for a recipe."""
+    from forecaster.databases.query import Query
+    from forecaster.remote import RemoteFile, is_remote
+
+    if isinstance(source, Path) and is_remote(source):
+        return RemoteFile.parse(source).name
+    return source.database.url if isinstance(source, Query) else source.name
 
 
 def open_panel(folder: Path) -> "Panel":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -20,11 +20,13 @@ from forecaster.cli.evaluate import (
     write_report,
 )
 from forecaster.cli.options import (
+    DatabaseQuery,
     Horizon,
     Hours,
     Json,
     RecipeData,
     Settings,
+    read_source,
     split_commas,
     with_horizon,
     with_settings,
@@ -34,10 +36,12 @@ from forecaster.errors import ConfigError, ForecasterError, count_of, need_extra
 if TYPE_CHECKING:
     import pandas as pd
 
+    from forecaster.databases.query import Query
     from forecaster.estimators.base import Estimator
     from forecaster.evaluation.model_specs import ModelSpec
     from forecaster.panel.panel import Panel
     from forecaster.recipe import Recipe
+    from forecaster.remote import RemoteFile
 
 QUICK_MODELS = "LastValue,SeasonalNaive,HistoricalMean,Ridge"  # trained in seconds
 FORECAST, PICTURE = "forecast.csv", "forecast.png"
@@ -65,17 +69,19 @@ Dates = Annotated[
 
 
 def run(  # noqa: PLR0913, PLR0917 (one option each)
-    sources: Annotated[
-        list[Path],
+    texts: Annotated[
+        list[str],
         typer.Argument(
             metavar="INPUT...",
             help="A table or several files of one (my.csv, my.xlsx, jan.csv feb.csv), the folder "
-            "of a panel, or a recipe (my.toml).",
+            "of a panel, or a recipe (my.toml). A table or panel may lie in a bucket or on a web "
+            "server (s3://…, gs://…, https://…), a table in a database (postgresql://…, --query).",
         ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Output folder. Default: the name of INPUT.")
     ] = None,
+    query: DatabaseQuery = None,
     columns: Columns = None,
     kind: Annotated[
         Kind | None,
@@ -154,7 +160,8 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
             "dates": dates,
         },
     }  # fmt: skip
-    folder = out or Path(sources[0].name.split(".")[0])
+    sources = [read_source(text, query) for text in texts]
+    folder = out or Path(PurePath(sources[0].name).name.split(".")[0])
     recipe, inputs = _find_inputs(sources, reading, (locations, covariates), data, horizon)
     recipe = with_settings(recipe, overrides)
     inputs = replace(inputs, jobs=jobs)
@@ -177,7 +184,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 def _find_inputs(
-    paths: Sequence[Path],
+    given: "Sequence[Path | Query | RemoteFile]",
     reading: dict[str, Any],
     beside: tuple[Path | None, Path | None],
     data: Path | None,
@@ -186,22 +193,22 @@ def _find_inputs(
     """Return the recipe of a table, a panel or a recipe file, and where its data is."""
     from forecaster.publish.manifest import MANIFEST
     from forecaster.recipe import read_recipe
+    from forecaster.remote import is_remote
 
-    first = paths[0]
-    if len(paths) == 1 and (first / MANIFEST).exists():
+    first = _as_path(given[0])
+    if len(given) == 1 and (is_remote(first) or (first / MANIFEST).exists()):
         _refuse_reading(first, "a panel", reading, beside)
         return _recipe_of_panel(first), Inputs(None, data, first)
-    if len(paths) == 1 and first.suffix == ".toml":
+    if len(given) == 1 and first.suffix == ".toml":
         _refuse_reading(first, "a recipe", reading, beside)
         return read_recipe(first), Inputs(first, data or first.parent, None)
     from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import common_folder, describe, guess_recipe
 
     places, covariates = beside
-    files = _table_files(paths)
-    sources = Sources(files, places=places, covariates=covariates)
-    for path in (*files, *sources.tables):
-        if not path.is_file():
+    sources = Sources(_tables(given), places=places, covariates=covariates)
+    for path in (*sources.files, *sources.tables):
+        if not (is_remote(path) or path.is_file()):
             raise ConfigError(
                 f"{path}: no such file; give a table, the folder of a panel or a recipe"
             )
@@ -211,12 +218,27 @@ def _find_inputs(
     return recipe, Inputs(None, common_folder(sources), None)
 
 
-def _table_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files of tables; those of a folder by their suffix."""
+def _as_path(source: "Path | Query | RemoteFile") -> Path:
+    """Return the path of a folder or file; a remote table has none, a remote panel has."""
+    from forecaster.databases.query import Query
     from forecaster.reading.load import TABLE_SUFFIXES
 
-    files: list[Path] = []
-    for path in paths:
+    if isinstance(source, Path):
+        return source
+    if isinstance(source, Query) or source.name.lower().endswith(TABLE_SUFFIXES):
+        return Path()
+    return Path(source.url)
+
+
+def _tables(sources: "Sequence[Path | Query | RemoteFile]") -> "list[Path | Query | RemoteFile]":
+    """Return the tables; those of a folder by their suffix."""
+    from forecaster.reading.load import TABLE_SUFFIXES
+
+    files: list[Path | Query | RemoteFile] = []
+    for path in sources:
+        if not isinstance(path, Path):
+            files.append(path)
+            continue
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         tables = [file for file in inside if file.name.lower().endswith(TABLE_SUFFIXES)]
         if path.is_dir() and not tables:

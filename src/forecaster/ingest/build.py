@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,18 @@ from forecaster.databases.connection import is_database
 from forecaster.databases.query import Query
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.demand.engine import open_engine
+from forecaster.ingest.demand.schemas import possible_columns
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import InputFile, InputQuery, open_inputs, parse_span, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
-from forecaster.ingest.tables import ingest_table
+from forecaster.ingest.tables import ingest_table, needed_columns
 from forecaster.ingest.weather import WEATHER_NAMES, add_weather
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.panel.renames import read_renames
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
+from forecaster.remote import RemoteFile, is_remote
 
 Say = Callable[[str], None]
 CHOSEN_BY_ALL_HOURS = (
@@ -35,7 +37,7 @@ CHOSEN_BY_ALL_HOURS = (
 class Sources:
     """The input files of a recipe."""
 
-    values: Sequence[Path | Query | pa.Table]  # trips, or the files of a table
+    values: Sequence[Path | Query | RemoteFile | pa.Table]  # trips, or the files of a table
     places: Path | None = None  # candidates, or locations
     weather: Path | None = None
     renames: Path | None = None  # table `old,new,from`
@@ -54,7 +56,22 @@ class Sources:
 
     def read(self) -> list[Path | pa.Table]:
         """Return the values as files, or as the tables that queries give."""
-        return [s.read() if isinstance(s, Query) else s for s in self.values]
+        values = (s.read() if isinstance(s, Query) else s for s in self.values)
+        return [s.fetch() if isinstance(s, RemoteFile) else s for s in values]
+
+    def fetched(self, columns: Sequence[str] | None) -> "Sources":
+        """Return the sources with remote files as files here.
+
+        Args:
+            columns: of the values that are needed; None: all.
+        """
+        values = [s.fetch(columns) if isinstance(s, RemoteFile) else s for s in self.values]
+        beside = {
+            name: RemoteFile.parse(path).fetch()
+            for name in ("places", "weather", "renames", "covariates")
+            if is_remote(path := getattr(self, name))
+        }
+        return replace(self, values=values, **beside)
 
 
 def find_sources(recipe: Recipe, data: Path) -> Sources:
@@ -69,17 +86,18 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     covariates = recipe.table.covariates if recipe.table is not None else None
     beside = (places, weather, recipe.panel.renames, covariates)
     optional = [name for name in beside if name is not None]
-    paths = [data / name if name else None for name in beside]
+    paths = [(Path(name) if is_remote(name) else data / name) if name else None for name in beside]
     if query := recipe_query(recipe):
         _refuse_missing(data, optional)
         return Sources([query], *paths)
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
         listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
-    matches = {name: _expand(data, name) for name in names}
-    _refuse_missing(data, optional, [name for name in names if not matches[name]])
-    files = [path for name in names for path in matches[name]]
-    return Sources(files, *paths)
+    there = [RemoteFile.parse(name) for name in names if is_remote(name)]
+    matches = {name: _expand(data, name) for name in names if not is_remote(name)}
+    _refuse_missing(data, optional, [name for name, found in matches.items() if not found])
+    files = [path for found in matches.values() for path in found]
+    return Sources([*there, *files], *paths)
 
 
 def recipe_query(recipe: Recipe) -> Query | None:
@@ -96,7 +114,8 @@ def recipe_query(recipe: Recipe) -> Query | None:
 
 
 def _refuse_missing(data: Path, optional: Sequence[str], missing: Sequence[str] = ()) -> None:
-    absent = [*missing, *(name for name in optional if not (data / name).is_file())]
+    here = (name for name in optional if not is_remote(name))
+    absent = [*missing, *(name for name in here if not (data / name).is_file())]
     if absent:
         raise DataError(
             f"{data}: no {', '.join(absent)}; give the folder with --data or FORECASTER_DATA"
@@ -124,6 +143,7 @@ def build_panel(
     progress: Progress | None = None,
 ) -> Panel:
     """Return the panel that a recipe describes."""
+    sources = sources.fetched(_needed_columns(recipe))
     for path in (*(() if recipe.trips else sources.files), *sources.tables):
         _verify_table(path)
     zone = recipe.panel.timezone
@@ -189,6 +209,16 @@ def count_trips(
             inputs, candidates, recipe.panel, rules, open_engine(engine), places=panel.locations
         )
         return ingest_trips(trips, say)
+
+
+def _needed_columns(recipe: Recipe) -> Sequence[str] | None:
+    """The columns that are read of trips, or of a long table; None: all."""
+    if recipe.trips is not None:
+        return possible_columns(recipe.trips.columns)
+    if recipe.table is None:
+        return None
+    further = (*recipe.panel.past_only, *recipe.table.known_ahead, recipe.panel.censored or "")
+    return needed_columns(recipe.table.columns, further)
 
 
 def _past_only(recipe: Recipe) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from forecaster.panel.tables import read_wide
 from forecaster.panel.vintages import KNOWN_AT
 from forecaster.reading.load import TABLE_SUFFIXES, Table, load
 from forecaster.recipe import Recipe, change, check_stage
+from forecaster.remote import RemoteFile, is_remote
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
 _FAR = -99.0  # markers from here down are asked about beside other negative values
@@ -218,17 +219,24 @@ def _tells_apart(column: pa.ChunkedArray) -> bool:
 def _named_files(sources: Sources) -> dict[str, Any]:
     """Return the names of the files, relative to the folder that holds all of them."""
     folder = common_folder(sources)
-    values = [str(path.relative_to(folder)) for path in sources.files]
     beside = {"locations": sources.places, "covariates": sources.covariates}
-    named = {n: str(path.relative_to(folder)) for n, path in beside.items() if path is not None}
+    named = {n: _relative(path, folder) for n, path in beside.items() if path is not None}
     if isinstance(query := sources.values[0], Query):
         return named | {"file": query.database.url, "query": query.sql}
+    values = [_relative(source, folder) for source in sources.values]
     return named | ({"file": values[0]} if len(values) == 1 else {"files": values})
+
+
+def _relative(source: Any, folder: Path) -> str:
+    """Return the name of a file in a folder, or the address of one elsewhere."""
+    if isinstance(source, Path) and not is_remote(source):
+        return str(source.relative_to(folder))
+    return RemoteFile.parse(source).name if isinstance(source, Path) else str(source.name)
 
 
 def common_folder(sources: Sources) -> Path:
     """Return the folder that holds all files, or in which their folders are."""
-    folders = {path.parent for path in (*sources.files, *sources.tables)}
+    folders = {path.parent for path in (*sources.files, *sources.tables) if not is_remote(path)}
     if len(folders) <= 1:
         return folders.pop() if folders else Path()
     return Path(os.path.commonpath([folder.resolve() for folder in folders]))

@@ -116,6 +116,20 @@ def read_rows(
     return TableRows(read_long(plain, kind, rules.dates), layout, form_of(table))
 
 
+def needed_columns(mapping: str | None, further: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns that are read of a table; None: all.
+
+    Args:
+        mapping: its columns, such as `time=…,id=…,value=…`.
+        further: columns beside the values.
+    """
+    layout = parse_layout(mapping) if mapping else None
+    if layout is None or layout.value is None:
+        return None
+    named = (layout.time, layout.id or "", layout.value)
+    return (*(part for name in named for part in (name, *name.split("+"))), *further)
+
+
 def read_shared(source: Table, rules: TableConfig) -> pa.Table:
     """Return the covariates of all locations: `ds`, then columns of numbers."""
     table, name = open_table(source, rules)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forecaster import remote
 from forecaster.errors import ArtifactError, Faults, count_of, name_some
 
 MANIFEST = "manifest.json"
@@ -141,7 +142,15 @@ def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
     fault = _fault_of(folder, manifest.files[logical])
     if fault:
         raise ArtifactError(f"{folder}: {manifest.kind} damaged: {fault}")
-    return folder / manifest.files[logical].name
+    return remote.here(folder) / manifest.files[logical].name
+
+
+def path_of_later(folder: Path, manifest: Manifest, logical: str) -> Path:
+    """Return the path of a file that `remote.complete` fetches before it is read, if need be."""
+    stored = manifest.files[logical]
+    path = remote.here(folder) / stored.name
+    is_absent = remote.expect(path, stored.size, stored.sha256)
+    return path if is_absent else file_path(folder, manifest, logical)
 
 
 def verify_files(folder: Path, manifest: Manifest, progress: Progress | None = None) -> None:
@@ -183,9 +192,10 @@ def is_ours(name: str) -> bool:
 
 
 def _manifest_bytes(folder: Path, name: str) -> bytes:
-    if not folder.is_dir():
+    here = remote.local(folder)
+    if not here.is_dir():
         raise ArtifactError(f"{folder}: no such folder; give the folder of a forecaster artifact")
-    path = folder / name
+    path = here / name
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -255,8 +265,11 @@ def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
 
 
 def _fault_of(folder: Path, stored: Stored) -> str:
+    path = remote.here(folder) / stored.name
+    if remote.expect(path, stored.size, stored.sha256):
+        remote.complete(path)
     try:
-        status = os.lstat(folder / stored.name)
+        status = os.lstat(path)
     except OSError as error:
         return f"{stored.name} cannot be read ({error.strerror})"
     if not stat.S_ISREG(status.st_mode):
@@ -269,7 +282,7 @@ def _fault_of(folder: Path, stored: Stored) -> str:
 def _hash_fault(folder: Path, stored: Stored, progress: Progress | None) -> str:
     sha256 = hashlib.sha256()
     try:
-        with (folder / stored.name).open("rb") as file:
+        with (remote.here(folder) / stored.name).open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 sha256.update(chunk)
                 if progress is not None:

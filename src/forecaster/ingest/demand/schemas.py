@@ -49,6 +49,13 @@ def parse_columns(text: str) -> Schema:
     return Schema("given", **columns)
 
 
+def possible_columns(mapping: str | None) -> tuple[str, ...]:
+    """Return the columns that a file of trips may be read by."""
+    if mapping is not None:
+        return parse_columns(mapping).columns
+    return tuple({column for schema in KNOWN for column in schema.columns})
+
+
 def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | None) -> Schema:
     """Return the schema of a file by its columns; an unknown one is refused."""
     candidates = (

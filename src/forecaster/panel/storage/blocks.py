@@ -20,6 +20,7 @@ from jaxtyping import Float32, Shaped
 from forecaster.panel.parquet import check_table, read_table, write_table
 from forecaster.panel.storage.tables import TIME, copy_column
 from forecaster.publish.writing import Writer
+from forecaster.remote import complete
 
 MAX_ROWS = 1 << 23  # of a block: locations × steps
 MERGED = 32  # so many blocks of one tier become one
@@ -171,6 +172,7 @@ class StoredMatrix:
         pairs = zip(self.paths, self.blocks.blocks, strict=True)
         parts = [(path, b) for path, b in pairs if b.first < end and b.end > first]
         for path, block in parts:  # before memory is taken
+            complete(path)
             check_block(path, block)
         values = np.empty((self.shape[1], max(end - first, 0)), dtype=np.float32)
 

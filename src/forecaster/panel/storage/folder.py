@@ -25,7 +25,7 @@ from forecaster.panel.storage import tables
 from forecaster.panel.storage.blocks import Blocks, StoredMatrix, block_writer
 from forecaster.panel.storage.deferred import defer
 from forecaster.panel.vintages import Vintages, read_vintages
-from forecaster.publish.manifest import Manifest, file_path
+from forecaster.publish.manifest import Manifest, file_path, path_of_later
 from forecaster.publish.writing import Writer
 from forecaster.recipe import check_stage
 
@@ -155,7 +155,7 @@ def open_stored(folder: Path, manifest: Manifest) -> StoredPanel:
 
 def _matrix(folder: Path, manifest: Manifest, layer: str, shape: tuple[int, int]) -> StoredMatrix:
     blocks = Blocks.from_json(layer, manifest.about["blocks"][layer], *shape)
-    paths = tuple(file_path(folder, manifest, blocks.file(block)) for block in blocks.blocks)
+    paths = tuple(path_of_later(folder, manifest, blocks.file(block)) for block in blocks.blocks)
     return StoredMatrix(blocks, paths, shape)
 
 
