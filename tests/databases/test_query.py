@@ -1,12 +1,13 @@
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from forecaster.databases.query import Query
+from forecaster.databases.query import Query, Watermark
 from forecaster.errors import ConfigError, DataError, ForecasterError, RunError
 from tests.servers import PASSWORD, Proxy, Server
 
@@ -65,11 +66,17 @@ def test_every_database_gives_the_same_rows(readings: str, sql: str) -> None:
 
 
 @pytest.mark.servers
-def test_rows_above_a_watermark_are_read_alone(readings: str) -> None:
-    table = Query.parse(readings, "readings").read(watermark=("lanes", 0))
-    assert table["lanes"].to_pylist() == [2]
+def test_rows_from_a_watermark_on_are_read_alone(readings: str) -> None:
+    query, mark = Query.parse(readings, "readings"), Watermark("lanes", 0)
+    table = replace(query, watermark=mark).read()
+    assert sorted(table["lanes"].to_pylist()) == [0, 2]
+    assert mark.newest(table) == 2
+    assert mark.newest(table.slice(0, 0)) == 0
+    times = Watermark("ds", Watermark("ds").newest(query.read()))
+    rows = replace(query, watermark=times).read()
+    assert rows["sensor"].to_pylist() == ["Ümläut"]
     with pytest.raises(ConfigError, match="no column line; found: sensor, ds"):
-        Query.parse(readings, "readings").read(watermark=("line", 0))
+        replace(query, watermark=Watermark("line")).read()
 
 
 @pytest.mark.servers

@@ -268,3 +268,35 @@ def test_a_query_is_run_to_its_forecast(
     code, _, errors = run("run", postgres.url(), "--out", tmp_path / "none")
     assert (code, "give --query" in errors) == (2, True)
     assert not leaks(tmp_path)
+
+
+def test_an_append_reads_from_the_watermark_on(
+    postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    rows = (
+        "SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' + h * INTERVAL '1 hour' AS at, "
+        "h * 100 + s AS number, (h * 7 + s) % 11 AS sold "
+        "FROM generate_series({}, {}) AS h, generate_series(1, 3) AS s"
+    )
+    postgres.execute("DROP TABLE IF EXISTS sales", f"CREATE TABLE sales AS {rows.format(0, 499)}")
+    words = ("--query", "sales", "--columns", "time=at,id=shop,value=sold")
+    panel, read = tmp_path / "panel", []
+    made = run("ingest", "table", postgres.url(), "--out", panel, "--timezone", "UTC", *words)
+    assert made[0] == 0, made[2]
+    with Proxy(postgres.port) as proxy:
+        url = postgres.url(port=proxy.port)
+        for hours in ((500, 509), (510, 519), None):
+            if hours is not None:
+                postgres.execute(f"INSERT INTO sales {rows.format(*hours)}")
+            before = proxy.received
+            more = ("--query", "sales", "--watermark", "number")
+            code, _, errors = run("append", panel, url, *more)
+            assert code == 0, errors
+            read.append(proxy.received - before)
+    assert "1 row from number 51903 on" in errors  # that of the mark itself
+    assert read[1] < read[0] / 4  # all rows, then the new ones
+    assert Panel.open(panel).shape == (520, 3)
+    assert not leaks(tmp_path)
+    code, _, errors = run("append", panel, tmp_path / "a.csv", "--watermark", "number")
+    assert (code, "is for the rows of one database" in errors) == (2, True)

@@ -1,7 +1,7 @@
 """New data of a panel: append."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 SHORT = 12  # digits of a hash
+MARKS = "watermarks"  # in a panel's manifest: up to where what was appended of each was read
 STORES = "stores"  # in a panel's manifest: when what was appended of each was received
 
 
@@ -54,6 +55,13 @@ def append(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None, typer.Option(help="Table old,new,from: places of the data renamed since.")
     ] = None,
     query: DatabaseQuery = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a database's rows that grows with what is new, such as updated_at: "
+            "the next append reads from its largest value on."
+        ),
+    ] = None,
     covers: Annotated[
         str | None, typer.Option(help="FROM:TO, the days for which files of trips are complete.")
     ] = None,
@@ -75,6 +83,8 @@ def append(  # noqa: PLR0913, PLR0917 (one option each)
     forecaster append panel yellow_tripdata_2020-06.parquet --locations zones.csv
 
     forecaster append panel --store panel.sqlite --revise
+
+    forecaster append panel postgresql://user@host/db --query sales --watermark updated_at
     """
     from forecaster.ingest.build import Sources
     from forecaster.panel.panel import Panel
@@ -96,7 +106,8 @@ def append(  # noqa: PLR0913, PLR0917 (one option each)
             },
             "trips": {"covers": covers},
         }  # fmt: skip
-        appended = _append_files(panel, before, sources, settings, revise)
+        sources, about = _read_since(panel, sources, watermark)
+        appended = _append_files(panel, before, sources, settings, revise, about)
     after = Panel.open(panel, verify=False)
     if as_json:
         described = {"before": before.digest, "version": after.digest, "shape": after.shape}
@@ -105,21 +116,48 @@ def append(  # noqa: PLR0913, PLR0917 (one option each)
         _print_appended(panel, before, after, appended)
 
 
+def _read_since(
+    folder: Path, sources: "Sources", column: str | None
+) -> "tuple[Sources, dict[str, Any]]":
+    """Read a query from its watermark on; return its rows, and what the panel notes of it."""
+    from forecaster.databases.query import Query, Watermark
+    from forecaster.publish.manifest import read_manifest
+
+    if column is None:
+        return sources, {}
+    if len(sources.values) != 1 or not isinstance(query := sources.values[0], Query):
+        raise ConfigError("--watermark is for the rows of one database; give its address")
+    marks = read_manifest(folder).about.get(MARKS, {})
+    mark = Watermark(column, marks.get(query.key))
+    rows = replace(query, watermark=mark).read()
+    terminal.say(f"{count_of(rows.num_rows, 'row')} from {column} {mark.value or 'the first'} on")
+    about = {MARKS: {**marks, query.key: mark.newest(rows)}}
+    return replace(sources, values=[rows] if rows.num_rows else []), about
+
+
 def _append_files(
     folder: Path,
     panel: "Panel",
     sources: "Sources",
     settings: dict[str, dict[str, Any]],
     revise: bool,
+    about: dict[str, Any],
 ) -> "Appended":
     """Append the data of files, read as those that the panel was made of."""
     from forecaster.ingest.newer import newer_recipe, read_newer
-    from forecaster.panel.append import append_panel
+    from forecaster.panel.append import Appended, append_panel
     from forecaster.panel.panel import saved_recipe
 
-    _refuse_missing(sources)
     saved = saved_recipe(folder)
     is_trips = saved is not None and saved.trips is not None
+    if about and is_trips:
+        raise ConfigError(
+            "--watermark: trips are counted by whole hours; leave it out, narrow --query, and "
+            "give --covers"
+        )
+    if about and not (sources.values or sources.tables):
+        return Appended()
+    _refuse_missing(sources)
     section = "trips" if is_trips else "table"
     given = {name: value for name, value in settings[section].items() if value}
     others = [n for part in settings if part != section for n, v in settings[part].items() if v]
@@ -131,7 +169,7 @@ def _append_files(
     with terminal.stages(sum(path.stat().st_size for path in paths)) as (say, advance):
         newer = read_newer(panel, recipe, sources, say=say, progress=advance)
         say("appending")
-        return append_panel(folder, newer, revised=revise)[1]
+        return append_panel(folder, newer, revised=revise, about=about)[1]
 
 
 def _append_store(folder: Path, panel: "Panel", store: Path, revise: bool) -> "Appended":

@@ -1,5 +1,6 @@
 """The rows of a query, read as an Arrow table; aggregation stays in the database."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from forecaster.databases.connection import Database, connect, explained
@@ -18,11 +20,27 @@ _READS = re.compile(r"(select|with|values|table|from)\b|\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """A column that grows with what is new, and where reading goes on."""
+
+    column: str
+    value: Any = None  # as JSON has it; rows from it on are read, those of the same value again
+
+    def newest(self, rows: pa.Table) -> Any:
+        """Return the largest value of the rows as JSON has it; without any it stays."""
+        value = pc.max(rows[self.column]).as_py()
+        if value is None:
+            return self.value
+        return value if isinstance(value, int | float) else str(value)
+
+
+@dataclass(frozen=True)
 class Query:
     """A query of a database, whose rows are a table."""
 
     database: Database
     sql: str  # a SELECT, or the name of a table
+    watermark: Watermark | None = None  # None: all rows are read
 
     @classmethod
     def parse(cls, url: str, sql: str | None) -> "Query":
@@ -46,14 +64,15 @@ class Query:
         """The database, for messages and panels."""
         return self.database.name
 
-    def read(self, watermark: tuple[str, Any] | None = None) -> pa.Table:
-        """Return all rows, or those whose watermark column is above a value."""
+    @property
+    def key(self) -> str:
+        """The database, and a hash of what is read there, by which a panel notes a watermark."""
+        return f"{self.name} {hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
+
+    def read(self) -> pa.Table:
+        """Return all rows, or those from the watermark on."""
         with self.scan() as scan:
-            table = scan.table
-            if watermark is not None:
-                column, value = watermark
-                scan.need_columns(column)
-                table = table.filter(table[column] > value)
+            table = scan.table if self.watermark is None else scan.since(self.watermark)
             rows = scan.run(table)
         return rows.replace_schema_metadata({ARROW_SOURCE: self.name.encode()})
 
@@ -97,6 +116,16 @@ class QueryScan:
             present = name_some(self.table.columns, 20)
             name = self.query.name
             raise ConfigError(f"{name}: no column {name_some(missing)}; found: {present}")
+
+    def since(self, watermark: Watermark) -> Any:
+        """Return the rows from a watermark on, which the database selects."""
+        from ibis import literal  # noqa: PLC0415 (an extra)
+
+        self.need_columns(watermark.column)
+        if watermark.value is None:
+            return self.table
+        column = self.table[watermark.column]
+        return self.table.filter(column >= literal(watermark.value, type=column.type()))
 
     def run(self, expression: Any) -> pa.Table:
         """Return the rows of an expression; only these leave the database."""
