@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -181,6 +182,27 @@ def test_the_guide_of_remote_files_reads_what_it_says(
     assert names["last_day"].shape == (24, 3)
     assert Path("panel/manifest.json").is_file()
     assert Path("next.csv").read_text().count("\n") == 10
+
+
+@pytest.mark.slow
+def test_what_the_guide_of_mlflow_runs_is_recorded(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("alembic", reason="alembic is not installed")
+    monkeypatch.chdir(tmp_path)
+    _, *blocks = _blocks("guides/mlflow.md")  # the first installs the extra
+    for language, code in blocks:
+        if language == "python":
+            _python(code, "guides/mlflow.md", {})
+        else:
+            terminal.run(code)
+    with sqlite3.connect("mlflow.db") as store:
+        names = [name for (name,) in store.execute("SELECT name FROM runs")]
+        assert sorted(names) == ["compared", "run", "v0002"]
+        metrics = {name for (name,) in store.execute("SELECT DISTINCT key FROM metrics")}
+        assert {"rmse", "SeasonalNaive/observed/rmse"} <= metrics
+        tags = {name for (name,) in store.execute("SELECT DISTINCT key FROM tags")}
+        assert {"verdict", "reason"} <= tags
 
 
 @pytest.mark.servers

@@ -14,9 +14,11 @@ from forecaster.cli import terminal
 from forecaster.cli.options import (
     Horizon,
     Json,
+    Mlflow,
     PanelFolder,
     RecipeData,
     Settings,
+    open_record,
     read_choices,
     read_days,
     read_integers,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from forecaster.evaluation.model_specs import ModelSpec
     from forecaster.panel.panel import Panel
     from forecaster.pipeline.experiment import Experiment
+    from forecaster.pipeline.mlflow_record import MlflowRecord
     from forecaster.recipe import Recipe
 
 RECIPE = "recipe.toml"
@@ -102,6 +105,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     ] = None,
     horizon: Horizon = None,
     settings: Settings = None,
+    mlflow: Mlflow = None,
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows. The same command resumes an interrupted one."""
@@ -131,7 +135,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     days = read_days(test, "--test")
     refit_days = None if refit is None else read_interval(refit)
     inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments), refit_days)
-    print_comparison(compare(recipe, list_entries, out, inputs), out, as_json)
+    record = open_record(mlflow)
+    compared = compare(recipe, list_entries, out, inputs)
+    if record is not None:
+        _record(record, compared, out)
+    print_comparison(compared, out, as_json)
 
 
 def report(
@@ -236,6 +244,21 @@ def compare(
         entries = list_entries(suited)
         comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
     return Compared(comparison, study)
+
+
+def _record(record: "MlflowRecord", compared: Compared, out: Path) -> None:
+    """Record a comparison: its errors, tables and verdict."""
+    import hashlib
+
+    from forecaster.pipeline.evaluate import table_paths
+    from forecaster.pipeline.mlflow_record import MlflowEntry
+
+    content = compared.comparison.to_dict()
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    entry = MlflowEntry(out.name, digest, compared.study.recipe)
+    entry.files = table_paths(compared.study)
+    entry.add_comparison(content)
+    record.write(entry)
 
 
 def print_comparison(compared: Compared, out: Path, as_json: bool) -> None:

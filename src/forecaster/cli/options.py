@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from forecaster.config import Range
     from forecaster.databases.query import Query
     from forecaster.panel.panel import Panel
+    from forecaster.pipeline.mlflow_record import MlflowRecord
     from forecaster.recipe import Recipe
     from forecaster.remote import RemoteFile
 
@@ -25,6 +26,15 @@ T = TypeVar("T")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
+Mlflow = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow",
+        metavar="URI",
+        help="Record recipe, metrics, verdict and files in MLflow: sqlite:///mlflow.db or the "
+        "address of its server.",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Output folder of the panel.")]
 Zone = Annotated[str, typer.Option(help="IANA time zone of the data, e.g. America/New_York.")]
 Country = Annotated[
@@ -110,6 +120,15 @@ def name_source(source: "Path | Query | RemoteFile") -> str:
     if isinstance(source, Path) and is_remote(source):
         return RemoteFile.parse(source).name
     return source.database.url if isinstance(source, Query) else source.name
+
+
+def open_record(uri: str | None) -> "MlflowRecord | None":
+    """Open the record of --mlflow, before anything is computed."""
+    if uri is None:
+        return None
+    from forecaster.pipeline.mlflow_record import MlflowRecord
+
+    return MlflowRecord(uri)
 
 
 def open_panel(folder: Path) -> "Panel":

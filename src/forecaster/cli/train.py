@@ -12,10 +12,12 @@ from forecaster.cli import terminal
 from forecaster.cli.options import (
     Horizon,
     Json,
+    Mlflow,
     PanelFolder,
     RecipeData,
     Settings,
     open_panel,
+    open_record,
     with_horizon,
     with_settings,
 )
@@ -52,6 +54,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None,
         typer.Option(help="Folder for TensorBoard events; needs the package tensorboard."),
     ] = None,
+    mlflow: Mlflow = None,
     as_json: Json = False,
 ) -> None:
     """Train a network, or an ensemble. The same command resumes an interrupted training."""
@@ -65,6 +68,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     recipe = with_horizon(recipe, horizon, panel)
     name = model or _default_model(recipe, out)
     print_departures(name, recipe)
+    record = open_record(mlflow) if is_first_process() else None
     ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
@@ -82,6 +86,13 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         terminal.say(f"{out}: already trained; nothing to do")
     if "epochs" in summary and (not trained.was_finished or not (out / CURVES).exists()):
         _write_curves(summary["epochs"], out / CURVES)
+    if record is not None:
+        from forecaster.pipeline.mlflow_record import MlflowEntry
+
+        entry = MlflowEntry(out.name, summary["hash"], trained.estimator.recipe)
+        entry.files = [out / CURVES, out / "manifest.json"]
+        entry.add_epochs(summary.get("epochs", ()))
+        record.write(entry)
     if as_json:
         print(json.dumps(summary))
     else:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from forecaster.cli import terminal
-from forecaster.cli.options import Json, open_panel
+from forecaster.cli.options import Json, Mlflow, open_panel, open_record
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
+    from forecaster.pipeline.mlflow_record import MlflowRecord
     from forecaster.pipeline.update import Updated
 
 KEPT = 10  # exit code of --exit-code
@@ -35,6 +36,7 @@ def update(  # noqa: PLR0913, PLR0917 (one option each)
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help=f"Exit with {KEPT} if the champion is kept.")
     ] = False,
+    mlflow: Mlflow = None,
     as_json: Json = False,
 ) -> None:
     """Train a challenger from the current version, compare both, and promote the better one.
@@ -45,9 +47,12 @@ def update(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.pipeline.update import update as update_runs
 
     settings = UpdateSettings(promote, held_out, accept_fewer_places)
+    record = open_record(mlflow)
     with terminal.training() as (say, on_progress):
         updated = update_runs(runs, open_panel(panel), settings, say, on_progress)
     _write_page(updated)
+    if record is not None:
+        _record(record, updated)
     if updated.was_finished:
         terminal.say(f"{updated.version.name} was trained on this panel and compared before")
     if as_json:
@@ -57,6 +62,21 @@ def update(  # noqa: PLR0913, PLR0917 (one option each)
         _print_verdict(updated)
     if exit_code and not updated.is_promoted:
         raise typer.Exit(KEPT)
+
+
+def _record(record: "MlflowRecord", updated: "Updated") -> None:
+    """Record a challenger and the verdict about it."""
+    from forecaster.artifact import load_run
+    from forecaster.pipeline.mlflow_record import MlflowEntry
+    from forecaster.versions import VERDICT_PAGE
+
+    folder, run = updated.version.folder, load_run(updated.version.folder)
+    entry = MlflowEntry(folder.name, run.digest or "", run.recipe)
+    entry.files = [folder / VERDICT_PAGE, folder / "manifest.json"]
+    entry.tags["current"] = updated.current
+    entry.add_epochs(run.about.get("training", {}).get("epochs", ()))
+    entry.add_verdict(updated.verdict)
+    record.write(entry)
 
 
 def _print_verdict(updated: "Updated") -> None:
