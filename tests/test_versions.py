@@ -1,6 +1,10 @@
 import errno
+import os
+import random
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -8,7 +12,8 @@ import pytest
 
 from forecaster.artifact import Run, begin_run, save_run
 from forecaster.errors import ArtifactError, RunError
-from forecaster.publish.manifest import read_manifest
+from forecaster.publish import writing
+from forecaster.publish.manifest import LOCK, PARTIAL, read_manifest
 from forecaster.recipe import Recipe
 from forecaster.versions import Versions, is_versioned, run_folder, save_verdict
 
@@ -151,3 +156,39 @@ def test_current_moves_as_a_whole_whatever_fails(
             failing(10**9, errno.EIO)
             runs._move("v0003", "promoted")
     assert runs.current == undisturbed
+
+
+def test_C1_a_promotion_or_rollback_killed_anywhere_ends_with_the_same_bytes(
+    runs: Versions,
+    tmp_path: Path,
+    failing: Callable[[int, int | signal.Signals], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: Callable[[int, int], int],
+):
+    def move(folder: Path) -> None:
+        versions = Versions(folder)
+        if versions.current == "v0003" and len(versions.moves) == 3:
+            versions.promote("v0001")
+        if versions.current == "v0001":
+            versions.rollback()
+
+    def whole(folder: Path) -> dict[str, bytes]:
+        return {name: data for name, data in content(folder).items() if PARTIAL not in name and LOCK not in name}
+
+    undisturbed = Path(copytree(runs.folder, tmp_path / "undisturbed"))
+    disk = failing(10**9, errno.EIO)
+    move(undisturbed)
+    operations, generator = disk.done, random.Random(3)  # noqa: S311 (which operation)
+    for number in range(rounds(5, 100)):
+        monkeypatch.setattr(writing, "os", os)
+        folder = Path(copytree(runs.folder, tmp_path / f"{number}"))
+        failing(generator.randrange(operations), signal.SIGKILL)
+        pid = os.fork()
+        if pid == 0:
+            move(folder)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        monkeypatch.setattr(writing, "os", os)
+        assert Versions(folder).current in ("v0001", "v0003")
+        move(folder)
+        assert whole(folder) == whole(undisturbed)

@@ -21,9 +21,11 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.synthetic.city import make_city
+from forecaster.versions import Versions
 from tests.serve.client import TOKEN, Client
 from tests.serve.conftest import HOURS, fit
 from tests.serve.processes import ServiceProcess, ServiceProcesses
+from tests.test_versions import content
 
 COMMAND = Path(sys.executable).with_name("forecaster")
 Run = Callable[..., tuple[int, str, str]]
@@ -195,6 +197,32 @@ def test_L2_a_kill_loses_and_doubles_no_registration(
     assert kept.version == len(names) + len(values)
     kept.close()
     assert kills > 1
+
+
+@pytest.mark.slow
+def test_C1_V13_a_service_killed_while_it_follows_changes_no_version_and_answers_from_whole_ones(
+    panel: Panel, panel_folder: Path, tmp_path: Path, rounds: Callable[[int, int], int]
+) -> None:
+    versions = Versions.begin(tmp_path / "runs")
+    for number, later in enumerate((0, 53)):
+        versions.add(fit(panel, later, tmp_path / f"run{number}", LastValue))
+    digests = {v.name: v.manifest.digest[:12] for v in versions.entries()}
+    before = {v.name: content(v.folder) for v in versions.entries()}
+    services = ServiceProcesses(versions.folder, panel_folder, tmp_path)
+    generator = np.random.default_rng(2)
+    for number in range(rounds(5, 100)):
+        child = services.start(tmp_path / "store.sqlite")
+        assert child.get("/v1/run").json["version"] == versions.current
+        versions.promote(f"v{number % 2 + 1:04d}")
+        end, answers = time.monotonic() + float(generator.uniform(0, 1.5)), []
+        while time.monotonic() < end:
+            reply = child.get("/v1/forecast")
+            answers.append((reply.status, reply.json["model"]))
+        child.end(signal.SIGKILL)
+        assert services.wait(child) == -signal.SIGKILL
+        assert {*answers} <= {(200, digest) for digest in digests.values()}
+        assert {v.name: content(v.folder) for v in versions.entries()} == before
+    services.close()
 
 
 def test_V12_a_stop_finishes_what_was_begun(

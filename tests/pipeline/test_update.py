@@ -1,7 +1,13 @@
 """A challenger from the champion, their comparison and the promotion: safe to kill and repeat."""
 
+import errno
+import os
+import random
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +19,8 @@ from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.update import Updated, UpdateSettings, update
+from forecaster.publish import writing
+from forecaster.publish.manifest import LOCK, PARTIAL
 from forecaster.recipe import Recipe
 from forecaster.report.challenge import render_challenge
 from forecaster.splits import Splits
@@ -123,6 +131,44 @@ def test_an_update_that_is_killed_ends_with_the_same_bytes(
     assert Versions(runs).current == "v0001"
     make(runs, newer, UpdateSettings(promote="never"))
     assert content(runs) == content(undisturbed)
+
+
+@pytest.mark.slow
+def test_C1_an_update_killed_at_random_moments_ends_with_the_same_bytes(
+    city: Panel,
+    tmp_path: Path,
+    failing: Callable[[int, int | signal.Signals], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: Callable[[int, int], int],
+) -> None:
+    """Kill it at its file operations: between two of them nothing on disk changes."""
+    three = city.select(city.locations.ids[:3])
+    older = three.steps(0, 12 * WEEK).save(tmp_path / "older")
+    HistoricalMean(Recipe(lags=LAGS)).fit(older, Splits.by_share(older)).save(tmp_path / "run")
+    newer = three.save(tmp_path / "newer")
+    start = Versions.begin(tmp_path / "start")
+    start.add(tmp_path / "run")
+    always = UpdateSettings(promote="always")
+    disk = failing(10**9, errno.EIO)
+    make(Path(shutil.copytree(start.folder, tmp_path / "undisturbed")), newer, always)
+    operations, generator = disk.done, random.Random(1)  # noqa: S311 (which operation)
+    for number in range(rounds(5, 100)):
+        monkeypatch.setattr(writing, "os", os)
+        folder = Path(shutil.copytree(start.folder, tmp_path / f"{number}"))
+        failing(generator.randrange(operations), signal.SIGKILL)
+        pid = os.fork()
+        if pid == 0:
+            make(folder, newer, always)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        monkeypatch.setattr(writing, "os", os)
+        make(folder, newer, always)
+        assert whole(folder) == whole(tmp_path / "undisturbed")
+
+
+def whole(folder: Path) -> dict[str, bytes]:
+    """Return every file with its bytes, without those that a kill left unfinished."""
+    return {name: data for name, data in content(folder).items() if PARTIAL not in name and LOCK not in name}
 
 
 def test_never_keeps_and_always_promotes(judged: Path, newer: Panel) -> None:

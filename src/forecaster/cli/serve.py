@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -56,6 +57,17 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
             help="Send traces and metrics by OTLP to this address, as http://127.0.0.1:4318."
         ),
     ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Also forecast with the newest version that is not current, and score it.",
+        ),
+    ] = False,
+    shadow_version: Annotated[
+        str | None,
+        typer.Option(help="Version for the shadow, such as v0007, in place of the newest."),
+    ] = None,
     replay: Annotated[
         float | None,
         typer.Option(
@@ -107,9 +119,9 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         elif replay is not None:
             engine = _replay(run, panel, replay)
         else:
-            engine = _live(
-                run, panel, store, writes=token_file is not None, accept_loss=accept_loss
-            )
+            challenger = shadow_version or ("newest" if shadow else None)
+            live = _Live(run, panel, store, accept_loss, challenger)
+            engine = live.open(writes=token_file is not None)
         if base_map is not None:
             terminal.say(
                 f"browsers load map tiles from {base_map.origin}, which learns what area they show"
@@ -150,25 +162,37 @@ def _print_address(url: str) -> None:
     print(f"{url}  (Ctrl-C stops the service)", flush=True)
 
 
-def _live(
-    run: Path, panel: Path, store: Path | None, *, writes: bool, accept_loss: bool
-) -> "Engine":
-    from forecaster.serve.service import open_engine
+@dataclass(frozen=True)
+class _Live:
+    """What a live service is made of."""
 
-    default_store = panel.with_name(f"{panel.name}.sqlite")
-    if store is None and (writes or default_store.exists()):
-        store = default_store
-    engine = open_engine(run, open_panel(panel), store, accept_loss=accept_loss)
-    fault = engine.data.freshness().fault
-    if fault is not None:
-        replay = "--replay 5 replays the panel's last tenth, 5 seconds per step"
-        feed = (
-            "send newer observations"
-            if writes
-            else "--token-file allows sending newer observations"
+    run: Path
+    panel: Path
+    store: Path | None
+    accept_loss: bool
+    shadow: str | None
+
+    def open(self, *, writes: bool) -> "Engine":
+        """Return its engine; without fresh data say how it gets some."""
+        from forecaster.serve.service import open_engine
+
+        store, default_store = self.store, self.panel.with_name(f"{self.panel.name}.sqlite")
+        if store is None and (writes or default_store.exists()):
+            store = default_store
+        panel = open_panel(self.panel)
+        engine = open_engine(
+            self.run, panel, store, accept_loss=self.accept_loss, shadow=self.shadow
         )
-        terminal.say(f"{fault}; {replay}; {feed}")
-    return engine
+        fault = engine.data.freshness().fault
+        if fault is not None:
+            replay = "--replay 5 replays the panel's last tenth, 5 seconds per step"
+            feed = (
+                "send newer observations"
+                if writes
+                else "--token-file allows sending newer observations"
+            )
+            terminal.say(f"{fault}; {replay}; {feed}")
+        return engine
 
 
 def _replay(run: Path, panel: Path, seconds: float) -> "Engine":

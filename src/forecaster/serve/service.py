@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from forecaster.errors import ForecasterError
+from forecaster.errors import ConfigError, ForecasterError
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import read_manifest
@@ -14,8 +14,10 @@ from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine, Feed
 from forecaster.serve.forecasting.forecast import ServedModel
+from forecaster.serve.forecasting.shadow import Shadow
 from forecaster.versions import Versions, is_versioned, run_folder
 
+NEWEST = "newest"  # the shadow is the newest version that is not current
 KEPT_MODELS = 3  # loaded versions: the way back takes no time
 
 
@@ -63,7 +65,12 @@ class RunVersions:
 
 
 def open_engine(
-    run: Path, panel: Panel, store: Path | None = None, *, accept_loss: bool = False
+    run: Path,
+    panel: Panel,
+    store: Path | None = None,
+    *,
+    accept_loss: bool = False,
+    shadow: str | None = None,
 ) -> Engine:
     """Return the engine of a run and a panel; observations are stored in a file.
 
@@ -72,10 +79,20 @@ def open_engine(
         panel: the panel.
         store: the file; None: in memory only.
         accept_loss: open a damaged file without what is lost.
+        shadow: the version that is scored in the shadow, `newest` for the newest that is not
+            current; None: none.
     """
+    if shadow is not None and not is_versioned(run):
+        raise ConfigError(
+            f"{run}: a single run; a shadow needs a folder of versions (`forecaster runs --add`)"
+        )
     digest, earlier = panel_digest(panel), partial(earlier_digests, panel)
     opened = Store(store, digest, earlier, accept_loss=accept_loss)
-    return _start(run, LiveData(panel, opened))
+    engine = _start(run, LiveData(panel, opened))
+    if shadow is not None:
+        name = None if shadow == NEWEST else Versions(run).find(shadow).name
+        engine.shadow = Shadow(RunVersions(run), engine.data, name)
+    return engine
 
 
 def open_replay(run: Path, replay: Replay) -> Engine:

@@ -20,6 +20,7 @@ Table = Literal["observations", "covariates"]
 Row = Sequence[Any]  # of any table, without its checksum
 FORMAT = 2  # 1: without checksums
 APPLICATION = 0x666F7265  # "fore": marks SQLite files of this program
+SCORES = "scores/"  # begins the names of facts that are rows of the ledger
 KEY_DAYS = 7  # for which a repeated request is recognised
 DAY_SECONDS = 24 * 3600
 CHUNK_ROWS = 400  # looked up together: SQLite takes at most 999 values
@@ -208,6 +209,11 @@ class Database:
         """Return a fact about the store itself."""
         row = self.run("SELECT fact FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
+
+    def facts(self, prefix: str) -> list[str]:
+        """Return the facts whose names begin so, in the order of the names."""
+        query = "SELECT fact FROM facts WHERE substr(name, 1, ?) = ? ORDER BY name"
+        return [str(row[0]) for row in self.run(query, (len(prefix), prefix))]
 
     def set_fact(self, name: str, fact: str) -> None:
         """Store a fact; its row is no part of the content."""

@@ -21,6 +21,7 @@ from forecaster.estimators.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.database import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.data.registration import TRAIN_AGAIN, Registration
+from forecaster.serve.data.scores import DayScore
 from forecaster.serve.data.snapshot import REPORTING_DAYS, CellUpdate, Snapshot
 from forecaster.serve.data.store import DiskFullError, KeyReusedError, Store
 from forecaster.serve.problems import Problem
@@ -77,6 +78,7 @@ class LiveData:
         self._columns["observations"] |= _columns(self.snapshot, self._panel_columns)
         for table in self._columns:
             self.snapshot = self._updated(table, list(store.read(table)), store.version)
+        self.scores = {(one.model, one.day): one for one in store.scores()}  # the ledger
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._waiting = 0
         self._newest: tuple[Snapshot, int, int | None] = (self.snapshot, -1, None)
@@ -131,6 +133,21 @@ class LiveData:
     async def register(self, registration: Registration) -> tuple[Registration, bool]:
         """Return a location as it is registered, and whether it is new, once it is on disk."""
         return await self._submit(partial(self._register, registration))
+
+    async def record(self, scores: Sequence[DayScore]) -> None:
+        """Write rows of the ledger that are new or have more terms than before."""
+        new = [s for s in scores if self._is_better_known(s)]
+        if new:
+            await self._submit(partial(self._record, new))
+
+    def _record(self, scores: Sequence[DayScore]) -> None:
+        with self._storing():
+            self._store.write_scores(scores)
+        self.scores = {**self.scores, **{(s.model, s.day): s for s in scores}}
+
+    def _is_better_known(self, score: DayScore) -> bool:
+        known = self.scores.get((score.model, score.day))
+        return known is None or known.terms < score.terms
 
     async def _submit(self, job: Callable[[], T]) -> T:
         """Return the result of a job of the writing thread."""

@@ -25,6 +25,7 @@ from forecaster.serve.data.database import (
     COLUMNS,
     FORMAT,
     KEYS,
+    SCORES,
     Content,
     Database,
     checksum,
@@ -161,7 +162,10 @@ def _rebuild(
         database.run("BEGIN")
         database.create(state.panel or (logged.panel if logged else panel))
         for table, row in _readable_rows(path):
-            database.put(table, [row])
+            if table != "facts":
+                database.put(table, [row])
+            elif row[0].startswith(SCORES):  # others are of the store that was damaged
+                database.set_fact(*row)
         for written in logged.later_than(0) if logged else ():
             database.redo(written)
         actual = database.content
@@ -242,7 +246,7 @@ def _readable_rows(path: Path) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield the rows that are as they were written, from both ends of each table."""
     if not path.exists():
         return
-    for table in COLUMNS.keys() - {"facts"}:
+    for table in COLUMNS:
         for direction in ("ASC", "DESC"):
             order = " ORDER BY " + ", ".join(f"{key} {direction}" for key in KEYS[table])
             with suppress(sqlite3.DatabaseError), closing(_open_read_only(path)) as connection:

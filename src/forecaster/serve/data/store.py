@@ -14,6 +14,7 @@ from pathlib import Path
 from forecaster.errors import ArtifactError, RunError
 from forecaster.serve.data.database import (
     FORMAT,
+    SCORES,
     Batch,
     Database,
     Entry,
@@ -24,6 +25,7 @@ from forecaster.serve.data.database import (
 from forecaster.serve.data.recovery import recover
 from forecaster.serve.data.redo_log import OWNER_ONLY, SUFFIX, RedoLog
 from forecaster.serve.data.registration import Registration
+from forecaster.serve.data.scores import DayScore
 
 EarlierDigests = Callable[[Collection[str]], set[str]]  # of a panel without some locations
 MAX_LOG_BYTES = 8 << 20  # then SQLite's file is completed, and the log begins anew
@@ -109,6 +111,17 @@ class Store:
             return [Registration.from_json(text) for _, _, text, _ in rows]
         except (TypeError, ValueError) as error:
             raise sqlite3.DatabaseError(f"a registered location: {error}") from error
+
+    def write_scores(self, scores: Sequence[DayScore]) -> None:
+        """Store rows of the ledger; they can be measured again, so no redo log has them."""
+        with self._transaction():
+            for score in scores:
+                name = f"{SCORES}{score.model}/{score.day}"
+                self._database.set_fact(name, score.to_json())
+
+    def scores(self) -> list[DayScore]:
+        """Return the rows of the ledger, by run and day."""
+        return [DayScore.from_json(text) for text in self._database.facts(SCORES)]
 
     @property
     def version(self) -> int:

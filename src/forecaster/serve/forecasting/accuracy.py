@@ -69,7 +69,7 @@ class PastForecasts:
 
     def _keep(self, key: tuple[str, int], forecast: PastForecast | None) -> None:
         self._forecasts.setdefault(key, forecast)
-        while len(self._forecasts) > 2 * self._limit:  # an earlier model's are the oldest
+        while len(self._forecasts) > 3 * self._limit:  # an earlier model's are the oldest
             self._forecasts.popitem(last=False)
 
 

@@ -6,9 +6,12 @@ import time
 from functools import partial
 
 from forecaster.errors import DataError
+from forecaster.evaluation.drift.scores import DaySums
 from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.drift import join_days, judge, score_part, validation_parts
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
+from forecaster.serve.forecasting.ledger import score_days
 from forecaster.serve.problems import Problem
 
 FOLLOW_SECONDS = 0.5  # between two looks at which version is current
@@ -24,6 +27,8 @@ async def follow_versions(engine: Engine) -> None:
     while engine.loader.versions is not None:
         try:
             await engine.loader.follow(engine.prepare)
+            if engine.shadow is not None:
+                await engine.shadow.follow()
             last = None
         except Exception as error:  # such as a folder that was moved away: the model goes on
             if str(error) != last:
@@ -39,6 +44,9 @@ class BackgroundForecasts:
         self._engine = engine
         self._done: ForecastKey | None = None  # the newest forecast that is made and kept
         self._pause_seconds = POLL_SECONDS
+        self._scored: dict[str, tuple[int, int]] = {}  # newest origin, forecasts, by model
+        self._references: dict[str, DaySums | None] = {}  # days of validation of the served model
+        self._judged: tuple[str, int] | None = None  # model and newest origin
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -68,7 +76,9 @@ class BackgroundForecasts:
             return
         if key == self._done:
             engine.failure = None  # of a run loaded meanwhile and replaced again
-            await self._fill_past(engine.model, engine.data.snapshot, key.origin)
+            for model in self._models():
+                await self._fill_past(model, engine.data.snapshot, key.origin)
+            await self._watch(key.origin)
             return
         try:
             forecast, _ = await engine.forecast()
@@ -79,7 +89,60 @@ class BackgroundForecasts:
         engine.failure = None
         if not forecast.provisional:  # else try again
             engine.past_forecasts.add(forecast)
+            await self._forecast_in_shadow(forecast.key.origin)
             self._done = forecast.key
+
+    def _models(self) -> list[ServedModel]:
+        """Return the served model, and the challenger in the shadow."""
+        shadow = self._engine.shadow
+        challenger = None if shadow is None else shadow.model
+        return [self._engine.model, *([] if challenger is None else [challenger])]
+
+    async def _forecast_in_shadow(self, origin: int) -> None:
+        """Forecast with the challenger too, at whatever load; its faults concern nobody else."""
+        engine = self._engine
+        for model in self._models()[1:]:
+            job = partial(engine.predictor.predict, model, engine.data.snapshot, origin)
+            try:
+                while (forecast := await engine.worker.run(job)) is None:
+                    await asyncio.sleep(0)  # requests come between
+                engine.past_forecasts.add(forecast)
+            except Exception as error:
+                log.warning("no forecast in the shadow by %s: %s", model.version, error)
+
+    async def _watch(self, newest: int) -> None:
+        """Keep the ledger of the days that are over, and judge drift by it."""
+        engine, closed = self._engine, self._engine.data.closed_steps()
+        steps = engine.data.count_steps(ACCURACY_HOURS)
+        for model in self._models():
+            past = engine.past_forecasts.recent(model, newest, steps)
+            if self._scored.get(model.digest) != (newest, len(past)):
+                job = partial(score_days, model, engine.data.snapshot, past, closed)
+                await engine.data.record(await engine.worker.run(job))
+                self._scored[model.digest] = newest, len(past)
+        await self._judge(engine.model, newest, closed)
+
+    async def _judge(self, model: ServedModel, newest: int, closed: int) -> None:
+        """Judge drift once per origin; first score the days of validation, in quiet times."""
+        engine, digest = self._engine, model.digest
+        if digest not in self._references:
+            parts = []
+            for steps in validation_parts(model, engine.data.snapshot):
+                if not self._is_quiet():
+                    return
+                parts.append(
+                    await engine.worker.run(
+                        partial(score_part, model, engine.data.snapshot, steps)
+                    )
+                )
+            scored = [part for part in parts if part is not None]
+            self._references = {digest: join_days(scored) if scored else None}
+        if self._judged != (digest, newest):
+            scores = [score for score in engine.data.scores.values() if score.model == digest]
+            reference = self._references[digest]
+            job = partial(judge, reference, scores, engine.data.snapshot, closed)
+            engine.drift = await engine.worker.run(job)
+            self._judged = digest, newest
 
     async def _fill_past(self, model: ServedModel, snapshot: Snapshot, newest: int) -> None:
         """Forecast from past origins for as long as there are no requests."""

@@ -16,9 +16,11 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.encode import to_batch, to_json, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
+from forecaster.serve.forecasting.ledger import compare, rows
 from forecaster.serve.forecasting.loader import FollowedVersions, LoadModel, ModelLoader
 from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
 from forecaster.serve.forecasting.quality import HOURS, Period, Quality, measure_quality
+from forecaster.serve.forecasting.shadow import Shadow
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
 from forecaster.serve.problems import Problem
 from forecaster.serve.tracing import span
@@ -57,6 +59,8 @@ class Engine:
         """
         self.data, self.feed = data, feed
         self.loader = ModelLoader(load, data, versions)
+        self.shadow: Shadow | None = None  # a challenger that forecasts and does not answer
+        self.drift: JsonObject | None = None  # its last state; None: not known yet
         self.predictor = SnapshotPredictor()
         self.worker = Worker(MAX_JOBS, DEADLINE_SECONDS)
         self.explainer = Worker(MAX_EXPLANATIONS, EXPLAIN_SECONDS)  # forecasts need not wait
@@ -109,7 +113,20 @@ class Engine:
         steps = self.data.count_steps(hours)
         past = self.past_forecasts.recent(model, forecast.key.origin, steps)
         job = partial(measure_accuracy, model, snapshot, past, self.data.closed_steps())
-        return forecast, freshness, await self.worker.run(job, deadline)
+        figures = await self.worker.run(job, deadline)
+        return forecast, freshness, {**figures, **self._ledger(model)}
+
+    def _ledger(self, model: ServedModel) -> JsonObject:
+        """Return the ledger of the served run and the challenger, and how these compare."""
+        scores = list(self.data.scores.values())
+        challenger = None if self.shadow is None else self.shadow.model
+        if challenger is None:
+            return {"shadow": None, "ledger": rows(scores, (model.digest,))}
+        compared = compare(model.digest, challenger.digest, scores)
+        shadow = {
+            "model": challenger.digest, "version": challenger.version, "compared": compared,
+        }  # fmt: skip
+        return {"shadow": shadow, "ledger": rows(scores, (model.digest, challenger.digest))}
 
     async def quality(self) -> Quality | None:
         """Return the quality of the last forecasts, measured at most once a minute.

@@ -140,16 +140,21 @@ class ModelLoader:
 
     def _checked(self, load: LoadModel) -> ServedModel:
         """Return the new model, unless only the old one can forecast from the current data."""
-        model, old, snapshot = load(), self.model, self._data.snapshot
-        _refuse_incompatible(model, snapshot)
-        if absent := describe_absent(model, snapshot):
+        model, old = load(), self.model
+        fault = try_out(model, self._data)
+        if absent := describe_absent(model, self._data.snapshot):
             log.warning("run %s: %s", model.digest, absent)
-        newest = self._data.freshness(snapshot).newest
-        if newest is not None:
-            fault = _find_fault(model, snapshot, newest)
-            if fault and old and not _find_fault(old, snapshot, newest):
-                raise fault
+        if fault and old and not try_out(old, self._data):
+            raise fault
         return model
+
+
+def try_out(model: ServedModel, data: LiveData) -> DataError | ImplausibleRunError | None:
+    """Return the reason why a run gives no usable forecast now; another panel's run is refused."""
+    snapshot = data.snapshot
+    _refuse_incompatible(model, snapshot)
+    newest = data.freshness(snapshot).newest
+    return None if newest is None else _find_fault(model, snapshot, newest)
 
 
 def _name(model: ServedModel) -> str:

@@ -14,9 +14,11 @@ from forecaster.serve.data.live import Freshness
 from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.encode import local_text, step_times, to_numbers, utc_text
+from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 from forecaster.serve.forecasting.loader import Refused
 from forecaster.serve.forecasting.new_locations import absent_locations
+from forecaster.serve.forecasting.shadow import Shadow
 from forecaster.versions import learned_until
 
 
@@ -39,14 +41,26 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     }
 
 
-def served_run(model: ServedModel | None, refused: Refused | None) -> dict[str, Any]:
-    """Return which run answers, and which one was refused."""
+def served_run(engine: Engine) -> dict[str, Any]:
+    """Return which run answers, which one was refused, the challenger, and the state of drift."""
+    model, refused, shadow = engine.loader.model, engine.loader.refused, engine.shadow
     run = None if model is None else model.estimator.run
     return {
         "model": None if model is None else model.digest,
         "version": None if model is None else model.version,
         "estimator": None if run is None else run.estimator,
         "learned_until": None if run is None else learned_until(run.about),
+        "refused": None if refused is None else _refused(refused),
+        "shadow": None if shadow is None else _in_shadow(shadow),
+        "drift": engine.drift,
+    }
+
+
+def _in_shadow(shadow: Shadow) -> dict[str, Any]:
+    model, refused = shadow.model, shadow.refused
+    return {
+        "model": None if model is None else model.digest,
+        "version": None if model is None else model.version,
         "refused": None if refused is None else _refused(refused),
     }
 

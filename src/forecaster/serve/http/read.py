@@ -59,9 +59,8 @@ async def locations(request: Request, engine: EngineParameter) -> Response:
 
 @router.get("/run", response_model=schemas.ServedRun)
 async def run(request: Request, engine: EngineParameter) -> Response:
-    """Return which run answers, and whether another one was refused."""
-    loader = engine.loader
-    return with_etag(request, to_json(content.served_run(loader.model, loader.refused)))
+    """Return which run answers, its challenger, and whether it has drifted."""
+    return with_etag(request, to_json(content.served_run(engine)))
 
 
 @router.get("/graph", response_model=schemas.DependencyGraphResponse)

@@ -159,6 +159,35 @@ class RefusedRun(BaseModel):
     since: str  # UTC
 
 
+class ShadowRun(BaseModel):
+    """The challenger in the shadow: it forecasts and does not answer."""
+
+    model: str | None  # hash of the run; null: there is none
+    version: str | None
+    refused: RefusedRun | None  # the version that should be in the shadow
+
+
+class DriftWatch(BaseModel):
+    """A score of the ledger's weeks, against validation."""
+
+    name: str
+    validation: float  # mean of its days
+    last_week: float | None
+    alarm_share: float  # of the limit of the cumulative sum; above 1: an alarm
+    is_drifting: bool
+
+
+class DriftState(BaseModel):
+    """Whether live data is still as it was on validation."""
+
+    advice: str  # nothing, look, update or unknown
+    text: str  # the advice in words
+    weeks: int  # of the ledger that were judged
+    watches: list[DriftWatch]
+    silent: list[str]  # ids of the first silent locations
+    silent_locations: int  # number of all of them
+
+
 class ServedRun(BaseModel):
     """The run that answers."""
 
@@ -167,6 +196,8 @@ class ServedRun(BaseModel):
     estimator: str | None
     learned_until: str | None  # the last step of its training and validation, UTC
     refused: RefusedRun | None  # the current version, if it failed its trial
+    shadow: ShadowRun | None  # null: none was asked for
+    drift: DriftState | None  # null: not known yet
 
 
 class StepTimes(BaseModel):
@@ -263,6 +294,38 @@ class BiasBySize(BaseModel):
     bias: float | None  # a fraction; > 0: too high
 
 
+class LedgerFigures(BaseModel):
+    """What forecasts of some days were worth."""
+
+    terms: int  # values, each once for every forecast of it
+    rmse: float | None
+    bias: float | None  # a fraction; > 0: too high
+    coverage: float | None
+
+
+class LedgerDay(LedgerFigures):
+    """The forecasts of a run, and what was observed on a local day."""
+
+    day: str  # local date
+    model: str  # hash of the run
+
+
+class ComparedRuns(BaseModel):
+    """The served run and its challenger on the days that both have."""
+
+    days: int
+    served: LedgerFigures
+    challenger: LedgerFigures
+
+
+class ShadowAccuracy(BaseModel):
+    """The challenger in the shadow, beside the served run."""
+
+    model: str  # hash of the run
+    version: str | None
+    compared: ComparedRuns | None  # null: no day of both is over
+
+
 class Accuracy(ForecastBasis):
     """The accuracy of the forecasts of the last hours, beside that of two simple forecasts.
 
@@ -284,6 +347,8 @@ class Accuracy(ForecastBasis):
     expected_coverage: float | None  # of a calibrated interval
     terms: int  # number of values compared
     by_step: list[StepAccuracy]
+    shadow: ShadowAccuracy | None  # null: there is none
+    ledger: list[LedgerDay]  # of the served run and its challenger, the last 28 days
 
 
 class ExplanationResponse(ForecastBasis):
