@@ -173,7 +173,11 @@ def test_C1_a_promotion_or_rollback_killed_anywhere_ends_with_the_same_bytes(
             versions.rollback()
 
     def whole(folder: Path) -> dict[str, bytes]:
-        return {name: data for name, data in content(folder).items() if PARTIAL not in name and LOCK not in name}
+        return {
+            name: data
+            for name, data in content(folder).items()
+            if PARTIAL not in name and LOCK not in name
+        }
 
     undisturbed = Path(copytree(runs.folder, tmp_path / "undisturbed"))
     disk = failing(10**9, errno.EIO)

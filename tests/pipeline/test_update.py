@@ -168,7 +168,11 @@ def test_C1_an_update_killed_at_random_moments_ends_with_the_same_bytes(
 
 def whole(folder: Path) -> dict[str, bytes]:
     """Return every file with its bytes, without those that a kill left unfinished."""
-    return {name: data for name, data in content(folder).items() if PARTIAL not in name and LOCK not in name}
+    return {
+        name: data
+        for name, data in content(folder).items()
+        if PARTIAL not in name and LOCK not in name
+    }
 
 
 def test_never_keeps_and_always_promotes(judged: Path, newer: Panel) -> None:

@@ -147,7 +147,7 @@ def test_a_ledger_keeps_the_first_word_and_not_too_many(model: ServedModel) -> N
     found = past_forecasts.recent(model, 3 * 23, 10)
     assert sorted(found) == list(range(3 * 23 - 10, 3 * 23))
     assert found[3 * 23 - 1].y_hat[0, 0] == 1.0
-    assert len(past_forecasts._forecasts) == 2 * 23
+    assert len(past_forecasts._forecasts) == 3 * 23
 
 
 def test_a_ledger_knows_what_it_lacks(model: ServedModel) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +95,7 @@ def shadowed(
     """Return a service with a naive challenger in the shadow."""
     monkeypatch.setattr("forecaster.serve.forecasting.background.FOLLOW_SECONDS", 0.02)
     monkeypatch.setattr("forecaster.serve.forecasting.background.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("forecaster.serve.forecasting.background.ACCURACY_HOURS", 2 * DAY)
     versions = Versions.begin(tmp_path / "runs")
     versions.add(fit(panel, 7, tmp_path / "naive", LastValue))
     versions.add(run)
@@ -105,7 +105,7 @@ def shadowed(
     return start(engine)
 
 
-def test_a_challenger_is_scored_in_the_shadow_and_does_not_answer(shadowed: Running) -> None:
+def test_a_challenger_is_scored_in_the_shadow_and_drift_is_judged(shadowed: Running) -> None:
     told = shadowed.get("/v1/run").json
     assert (told["version"], told["refused"]) == ("v0002", None)
     wait_until(lambda: shadowed.get("/v1/run").json["shadow"]["version"] == "v0001")
@@ -117,6 +117,10 @@ def test_a_challenger_is_scored_in_the_shadow_and_does_not_answer(shadowed: Runn
     assert compared["days"] >= 1
     assert compared["served"]["rmse"] < compared["challenger"]["rmse"]  # the naive one is worse
     assert {row["model"] for row in accuracy["ledger"]} == {told["model"], challenger}
+    wait_until(lambda: shadowed.engine.drift is not None)  # judged in quiet times
+    drift = shadowed.get("/v1/run").json["drift"]
+    assert drift["advice"] in ("unknown", "look")
+    assert "of 7 days in the ledger; judged by whole weeks" in drift["text"]
 
 
 def test_a_challenger_that_becomes_current_leaves_the_shadow(
@@ -142,12 +146,3 @@ def test_a_challenger_that_cannot_forecast_is_named_and_the_service_goes_on(
     assert "no version 'v0009'" in told["refused"]["reason"]
     assert shadowed.get("/v1/forecast").status == 200
     assert versions.current == "v0002"
-
-
-def test_the_state_of_drift_is_judged_in_quiet_times(shadowed: Running) -> None:
-    wait_until(lambda: shadowed.engine.drift is not None)
-    drift = shadowed.get("/v1/run").json["drift"]
-    assert drift["advice"] in ("nothing", "unknown", "look")
-    assert drift["text"]
-    assert drift["silent_locations"] == len(drift["silent"])
-    assert replace(score("a", "2020-01-01"), sizes=0.0).bias is None

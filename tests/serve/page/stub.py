@@ -63,6 +63,7 @@ class Stub:
             "/v1/forecast": lambda _: Answer(town.forecast()),
             "/v1/history": lambda query: Answer(town.history(query)),
             "/v1/accuracy": lambda _: Answer(town.accuracy()),
+            "/v1/run": lambda _: Answer(town.run()),
             "/v1/explanation": lambda _: problem(404, "this run gives no explanations"),
             "/page/settings.json": lambda _: Answer(
                 {"tiles": None if self.tiles is None else asdict(self.tiles)}

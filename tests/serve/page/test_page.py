@@ -74,6 +74,37 @@ def test_accuracy_is_held_against_the_stronger_simple_forecast_and_tells_bias(
     assert "0.4 % too low on average" in text
 
 
+def test_the_page_tells_drift_the_challenger_and_a_refused_version(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    page = tab(ready="#run-state h3")
+    text = page.text_content("#run-state")
+    assert "No drift" in text
+    assert "As on validation: nothing to do." in text
+    assert "errors larger31 %" in text
+    served, challenger = {"rmse": 8.0, "terms": 99}, {"rmse": 6.0, "terms": 99, "coverage": 0.79}
+    compared = {"days": 5, "served": served, "challenger": challenger}
+    shadow = {"model": "ba", "version": "v0004", "refused": None}
+    stub.routes["/v1/accuracy"] = lambda _: Answer(
+        town.accuracy() | {"shadow": {"model": "ba", "version": "v0004", "compared": compared}}
+    )
+    drift = town.run()["drift"] | {
+        "advice": "look", "text": "2 locations silent for 2 days: look at their sensors",
+        "silent": ["<b>a", "c"], "silent_locations": 5,
+    }  # fmt: skip
+    refused = {"version": "v0005", "reason": "its forecast is not finite", "since": "2015-10-01"}
+    stub.routes["/v1/run"] = lambda _: Answer(
+        town.run() | {"shadow": shadow, "drift": drift, "refused": refused}
+    )
+    page = tab(ready="#run-state dd")
+    text = page.text_content("#run-state")
+    assert "Version v0005 failed its trial; v0003 goes on: its forecast is not finite" in text
+    assert "Silent: <b>a, c and 3 others." in text
+    assert "Challenger v0004 in the shadow" in text
+    assert "25 %better than the served run" in text
+    assert "Both over 5 days of the ledger" in text
+
+
 def test_W1_markup_in_names_stays_text(tab: Callable[..., Any], town: Town) -> None:
     town.names[: len(HOSTILE)] = HOSTILE
     town.ids[: len(HOSTILE)] = HOSTILE

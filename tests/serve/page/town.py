@@ -168,8 +168,19 @@ class Town:
                 "expected_coverage": 0.8,
                 "terms": 48_888,
                 "by_step": [{"step": step + 1} | scores for step in range(HORIZON)],
+                "shadow": None,
+                "ledger": [],
             }
         )
+
+    def run(self) -> dict[str, Any]:
+        drift = {"advice": "nothing", "text": "as on validation: nothing to do", "weeks": 3,
+                 "watches": [{"name": "errors larger", "validation": -1.2, "last_week": -1.1,
+                              "alarm_share": 0.31, "is_drifting": False}],
+                 "silent": [], "silent_locations": 0}  # fmt: skip
+        return {"model": "0123456789ab", "version": "v0003", "estimator": "Forecaster",
+                "learned_until": "2015-09-30T00:00:00Z", "refused": None, "shadow": None,
+                "drift": drift}  # fmt: skip
 
 
 def number(value: float) -> float | None:

@@ -25,6 +25,7 @@ import {
 } from "./map/annotations.js";
 import { LocationMap } from "./map/map.js";
 import { encode } from "./map/scales.js";
+import { showRun } from "./run.js";
 
 const state = {
   dataset: null,
@@ -51,6 +52,8 @@ const map = new LocationMap({
 const list = new LocationList({ hovered: (location) => map.hover(location), selected: select });
 const panel = new LocationPanel(select);
 const latestAccuracy = latestOnly();
+const latestRun = latestOnly();
+let ledger = null; // of the challenger, as of the last accuracy
 const poller = new Poller(fetchForecast, onResponse, onFailure);
 
 async function fetchForecast(etag) {
@@ -85,6 +88,7 @@ function onResponse({ same, body, dataset, isOld = false }) {
   Object.assign(state, { dataset, forecast, isOld, receivedAt: now, interval: poller.interval, problem: null });
   tick();
   if (changed) showForecast();
+  loadRun();
 }
 
 // Two responses with the same model, data, origin and degradation hold the same forecast: the service
@@ -127,9 +131,22 @@ async function loadAccuracy() {
   if (state.isOld) return showNoAccuracy();
   try {
     const response = await latestAccuracy((signal) => requestJson("v1/accuracy", { signal }));
-    if (response) showAccuracy(response.body);
+    if (!response) return;
+    showAccuracy(response.body);
+    ledger = response.body.shadow ?? null;
+    loadRun();
   } catch (error) {
     showAccuracyError(error);
+  }
+}
+
+// Asked for with every poll: a version may be refused, or drift be noticed, without a new forecast.
+async function loadRun() {
+  try {
+    const response = await latestRun((signal) => requestJson("v1/run", { signal }));
+    if (response) showRun(response.body, ledger);
+  } catch {
+    showRun(null, null); // the banner says what is wrong with the service
   }
 }
 
