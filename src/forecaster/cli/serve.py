@@ -109,6 +109,9 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         audit=AuditLog(audit) if audit is not None else None,
         tiles=base_map,
     )
+    challenger = shadow_version or ("newest" if shadow else None)
+    if challenger is not None and (demo or replay is not None):
+        raise ConfigError("--shadow: scored on live data; leave --demo and --replay out")
     with _traced(telemetry):
         if demo:
             engine = _demo(replay)
@@ -119,7 +122,6 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         elif replay is not None:
             engine = _replay(run, panel, replay)
         else:
-            challenger = shadow_version or ("newest" if shadow else None)
             live = _Live(run, panel, store, accept_loss, challenger)
             engine = live.open(writes=token_file is not None)
         if base_map is not None:
