@@ -223,9 +223,9 @@ def test_A3_a_parquet_file_of_long_equal_texts_is_refused(tmp_path: Path) -> Non
 
 
 def test_A3_a_table_of_too_many_columns_is_refused(tmp_path: Path) -> None:
-    names = ",".join(f"c{n}" for n in range(60_000))
-    path = put(tmp_path, f"ds,{names}\n2022-01-01{',1' * 60_000}\n2022-01-02{',1' * 60_000}\n")
-    with pytest.raises(DataError, match="60,001 columns; at most 50,000 are read"):
+    names = ",".join(f"c{n}" for n in range(30_000))
+    path = put(tmp_path, f"ds,{names}\n2022-01-01{',1' * 30_000}\n2022-01-02{',1' * 30_000}\n")
+    with pytest.raises(DataError, match="30,001 columns; at most 20,000 are read"):
         load(path)
 
 

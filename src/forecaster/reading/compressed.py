@@ -15,7 +15,7 @@ import pyarrow as pa
 from forecaster.errors import DataError
 
 MAX_EXPANSION = 200  # a table of real rows shrinks 5- to 20-fold
-FREE_BYTES = 64 << 20  # which any file may become
+FREE_BYTES = 32 << 20  # which any file may become
 MAX_BYTES = 16 << 30
 SUFFIXES = (".gz", ".zst", ".xz", ".bz2")
 _MAGIC = {

@@ -30,7 +30,7 @@ _CHUNK = 1 << 20
 _HEXADECIMAL = re.compile(r"(^|[\s,;|\t\"'])[+-]?0[xX][0-9a-fA-F]")
 _PADDED = re.compile(r"[+-]?0\d+")  # an id such as 007
 _BAD_WIDTHS = 5
-MAX_COLUMNS = 50_000
+MAX_COLUMNS = 20_000
 _END = 1 << 14  # characters in which notes are looked for
 
 
@@ -47,9 +47,7 @@ def read_delimited(
     """
     scan = _scan(path)
     dialect = find_dialect(scan.beginning, scan.encoding, str(path), decimal)
-    if len(dialect.names) > MAX_COLUMNS:
-        columns = f"{len(dialect.names):,} columns; at most {MAX_COLUMNS:,} are read"
-        raise DataError(f"{path}: {columns}: give a row for each value, with id, time and value")
+    refuse_wide(path, len(dialect.names))
     dialect = replace(dialect, notes=_find_notes(scan.end, dialect))
     kept = {*texts} | ({n.lower() for n in dialect.names} if scan.hexadecimal else set())
     table = _read(path, dialect, kept | _text_columns(scan.beginning, dialect))
@@ -58,6 +56,13 @@ def read_delimited(
     table, repeated = _drop_headers(_clocks_as_text(_name_columns(table)), dialect)
     dialect = replace(dialect, repeated=repeated)
     return convert_numerals(table, dialect.decimal, missing, {*texts}), dialect
+
+
+def refuse_wide(path: Path, columns: int) -> None:
+    """Refuse a table of more columns than can be read in little memory."""
+    if columns > MAX_COLUMNS:
+        told = f"{columns:,} columns; at most {MAX_COLUMNS:,} are read"
+        raise DataError(f"{path}: {told}: give a row for each value, with id, time and value")
 
 
 @dataclass(frozen=True)

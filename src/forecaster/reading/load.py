@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from forecaster.choices import DecimalMark
 from forecaster.errors import DataError, name_some
 from forecaster.reading import compressed, workbook
-from forecaster.reading.delimited import read_delimited
+from forecaster.reading.delimited import read_delimited, refuse_wide
 from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.workbook import read_workbook
 
@@ -116,6 +116,7 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
 
 def _refuse_large_parquet(path: Path) -> None:
     metadata = pq.read_metadata(path)
+    refuse_wide(path, metadata.num_columns)
     need = metadata.num_rows * metadata.num_columns * _BYTES_PER_CELL
     size = path.stat().st_size
     if need > max(_PARQUET_EXPANSION * size, compressed.FREE_BYTES):
@@ -131,7 +132,8 @@ def _read_parquet(path: Path) -> pa.Table:
     texts = [
         f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
     ]
-    table = pq.read_table(path, read_dictionary=texts)
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        table = file.read()  # read_table holds ten times as much for many columns
     expanded = 0
     for column in table.columns:
         for chunk in column.chunks:
