@@ -8,6 +8,7 @@ week of all locations from a new opening, and appending a day. `--quick` leaves 
 import gc
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ def main() -> None:
     for count in SIZES[:2] if OPTIONS.quick else SIZES:
         with tempfile.TemporaryDirectory(prefix="layout-") as name:
             note, timed = measure(Path(name), count)
+        print(note, file=sys.stderr, flush=True)
         notes.append(note)
         results += timed
     report(OPTIONS, notes, results)
