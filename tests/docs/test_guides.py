@@ -1,5 +1,6 @@
 """The code of the guides runs as it is printed, block after block, in an empty folder."""
 
+import os
 import re
 import shlex
 import shutil
@@ -86,8 +87,10 @@ class Terminal:
     @staticmethod
     def _run(command: str) -> str:
         command = command.replace("curl ", "curl --silent --show-error --fail ")
-        words = ["bash", "-c", command]
-        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # of `forecaster`
+        words, environment = ["bash", "-c", command], os.environ | {"PATH": path}
+        answer = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+        return answer.stdout
 
 
 @pytest.fixture

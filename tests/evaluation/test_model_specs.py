@@ -69,7 +69,7 @@ def test_what_only_the_papers_network_has_is_not_ablated_of_best() -> None:
 def test_tuning_gives_networks_the_same_grid() -> None:
     specs = list_models(Recipe(), MODELS, tuning=TuningOptions(tune=True))
     grids = {spec.name: spec.hyperparameters[-1] for spec in specs if is_network(spec.estimator)}
-    assert len(grids) == 13
+    assert len(grids) == 15
     assert grids["Forecaster-one-number"] == grids["Forecaster-best"]
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]

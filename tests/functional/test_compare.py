@@ -76,7 +76,7 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> 
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
     assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text
-    for name in ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
+    for name in ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Ensemble"):
         assert f"| {name} | " in text
     assert {path.name for path in out.iterdir()} >= {
         "panel", "graphs", "cells", "recipe.toml", "table.md", "table.csv", "table.json",
@@ -137,7 +137,7 @@ def test_evaluate_names_its_models_seeds_and_ablations(run: Run, made: Made) -> 
     ("words", "message"),
     [
         (("--models", "Rigde"), "no model 'Rigde'; did you mean 'Ridge'?"),
-        (("--graph", "owl"), "--graph: unknown owl; choose from lasso, lagged"),
+        (("--graph", "owl"), "--graph: unknown owl; choose from lasso, neighbourhood, lagged"),
         (("--threshold", "much"), "--threshold: 'much' are not numbers"),
         (("--weather", "sunny"), "evaluation.weather.0"),
         (("--models", "Ridge", "--lags", "recent"), "add it to --models"),

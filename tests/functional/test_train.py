@@ -193,7 +193,7 @@ def test_a_setting_is_text_only_where_it_is_nothing_else() -> None:
         ("training.epochs", "not a key and a value; give section.key=value"),
         ("=3", "not a key and a value; give section.key=value"),
         ("preset=bset", "preset: Input should be 'paper', 'quick' or 'best'"),
-        ("graph.kind=learned", "graph.kind: Input should be 'lasso', 'lagged'"),
+        ("graph.kind=learned", "graph.kind: Input should be 'lasso', 'neighbourhood'"),
         ("training.epochs=many", "training.epochs: Input should be a valid integer"),
         ("intervals.quantiles=[0.1", "intervals.quantiles: Input should be a valid array"),
         ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),

@@ -61,7 +61,7 @@ def test_the_training_hours_are_remembered_hole_and_all(panel_of: MakePanel) -> 
     panel = panel_of(noise())
     train = np.zeros(STEPS, dtype=bool)
     train[2:31] = train[101:307] = True
-    facts = describe_steps(correlate_training_steps(panel, train, PLAIN), train)
+    facts = describe_steps(correlate_training_steps(panel, train, PLAIN).sample, train)
     times = [f"{time}Z" for time in panel.times]
     assert facts["hours"] == ((times[2], times[30]), (times[101], times[306]))
     assert (facts["steps"], facts["dropped_steps"], facts["filled_values"]) == (235, 0, 0)

@@ -115,11 +115,12 @@ def test_S6_the_nan_of_an_arrow_backed_pandas_column_is_refused() -> None:
     assert "1 value NaN" in faults.messages[0]
 
 
-def test_S6_the_word_nan_in_a_csv_is_not_null(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("y\n1\nnan\n")
+def test_S6_the_word_nan_in_a_csv_is_a_missing_value(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("y\n1\nnan\n0\n")
     faults = Faults("t")
-    numbers(load(tmp_path / "a.csv")[0]["y"], "y", faults)
-    assert "1 value NaN" in faults.messages[0]
+    values = numbers(load(tmp_path / "a.csv")[0]["y"], "y", faults)
+    np.testing.assert_array_equal(values, [1.0, np.nan, 0.0])
+    assert faults.messages == []
 
 
 def test_infinite_values_are_refused_everywhere() -> None:

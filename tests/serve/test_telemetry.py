@@ -20,6 +20,7 @@ from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.connection import Connection
 from forecaster.serve.telemetry import OpenTelemetry, send_to
 from tests.serve.conftest import Running
+from tests.serve.test_following import wait_until
 
 PARENT = "0af7651916cd43dd8448eb211c80319c"
 
@@ -35,6 +36,11 @@ class Memory:
 
     def spans(self, name: str) -> list[ReadableSpan]:
         return [span for span in self._spans.get_finished_spans() if span.name == name]
+
+    def await_spans(self, name: str) -> list[ReadableSpan]:
+        """Wait for a span, which ends just after the client has its answer."""
+        wait_until(lambda: bool(self.spans(name)))
+        return self.spans(name)
 
     def metrics(self) -> dict[str, list[tuple[dict[str, Any], Any]]]:
         """Return the points of each metric: attributes, and a value or a count."""
@@ -73,7 +79,7 @@ def test_a_request_its_forecast_and_its_write_are_traced(
     header = f"00-{PARENT}-b7ad6b7169203331-01"
     reply = service.get(f"/v1/forecast?at={at}", traceparent=header)
     observe(service, panel)
-    [request] = memory.spans("GET /v1/forecast")
+    [request] = memory.await_spans("GET /v1/forecast")
     assert f"{request.context.trace_id:032x}" == PARENT  # it goes on with the client's trace
     assert request.attributes["http.route"] == "/v1/forecast"
     assert request.attributes["http.response.status_code"] == 200
@@ -92,8 +98,8 @@ def test_a_request_its_forecast_and_its_write_are_traced(
         if span.parent is not None and span.parent.span_id == forecast.context.span_id
     ]
     assert predicted
-    [written] = memory.spans("store.write")  # in the writing thread
-    [post] = memory.spans("POST /v1/observations")
+    [written] = memory.await_spans("store.write")  # in the writing thread
+    [post] = memory.await_spans("POST /v1/observations")
     assert written.parent.span_id == post.context.span_id
     assert written.attributes["forecaster.entries"] == 1
 

@@ -39,8 +39,8 @@ def make_trainings(folder: Path | None = None) -> list[Training]:
 
 def assert_same(results: list[TrainingResult], others: list[TrainingResult]) -> None:
     for result, other in zip(results, others, strict=True):
-        assert [replace(r, seconds=0) for r in result.records] == [
-            replace(r, seconds=0) for r in other.records
+        assert [replace(r, seconds=0.0) for r in result.records] == [
+            replace(r, seconds=0.0) for r in other.records
         ]
         for name, array in result.weights.items():
             np.testing.assert_array_equal(array, other.weights[name])

@@ -43,7 +43,8 @@ def encode_ids(
         faults.add(f"{count_of(len(nulls), 'row')} without an id: {name_rows(nulls)}")
     encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
     codes = pc.fill_null(encoded.indices, 0).to_numpy().astype(np.int64)
-    return codes, encoded.dictionary.to_pylist() or [""]
+    ids = encoded.dictionary.to_pylist()
+    return codes, ids if ids or not len(column) else [""]
 
 
 def numbers(

@@ -203,11 +203,11 @@ def test_T6_no_training_window_reads_held_out_steps(monkeypatch: pytest.MonkeyPa
         test=[("2021-04-05", "2021-04-09")],
     )
     seen: list[TrainingData] = []
-    fit_windows = NetworkEstimator.fit_windows
+    begin_fit = NetworkEstimator.begin_fit
     monkeypatch.setattr(
         NetworkEstimator,
-        "fit_windows",
-        lambda self, data: (seen.append(data), fit_windows(self, data))[1],
+        "begin_fit",
+        lambda self, data: (seen.append(data), begin_fit(self, data))[1],
     )
     DCRNN(RECIPE).fit(PANEL, splits)
     others = cut_windows(PANEL, splits, RECIPE.lags).train

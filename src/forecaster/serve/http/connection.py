@@ -132,8 +132,8 @@ class Connection(H11Protocol):
 
     def _refuse(self) -> None:
         """Refuse a complete request without parsing it, at a tenth of the usual cost."""
-        self.transport.write(BUSY)
         self.metrics.refused += 1
+        self.transport.write(BUSY)
         self.waiting.pop(self, None)
         self._set_deadline(None)
         self._refused_at = self.loop.time()

@@ -142,6 +142,7 @@ async function loadAccuracy() {
 
 // Asked for with every poll: a version may be refused, or drift be noticed, without a new forecast.
 async function loadRun() {
+  if (document.hidden) return; // the tab was left meanwhile
   try {
     const response = await latestRun((signal) => requestJson("v1/run", { signal }));
     if (response) showRun(response.body, ledger);
