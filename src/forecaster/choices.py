@@ -26,7 +26,20 @@ Subtract = Literal["hour_of_week", "nothing"]
 Choose = Literal["likelihood", "ebic"]
 PositionKind = Literal["location", "literal"]
 Precision = Literal["float32", "bf16"]
-MemberName = Literal["Forecaster", "STID-lags", "Transformer", "DCRNN", "Ridge", "Boosting"]
+MemberName = Literal[
+    "Forecaster",
+    "STID",
+    "STID-lags",
+    "GraphWaveNet",
+    "GraphWaveNet-lags",
+    "STAEformer",
+    "STAEformer-lags",
+    "Transformer",
+    "DCRNN",
+    "DCRNN-lags",
+    "Ridge",
+    "Boosting",
+]
 InputKind = Literal["recent", "lags"]
 Weather = Literal["observed", "persist", "climatology", "none"]
 EngineName = Literal["duckdb", "spark"]

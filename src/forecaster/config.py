@@ -507,7 +507,6 @@ class EnsembleConfig(Stage):
 
     members: tuple[MemberName, ...] = Field(
         default=("Forecaster", "Ridge", "Boosting"),
-        min_length=1,
         description="models whose forecasts are averaged; one that needs a package that is not "
         "installed is left out",
     )
@@ -521,6 +520,8 @@ class EnsembleConfig(Stage):
     @field_validator("members")
     @classmethod
     def _each_once(cls, members: tuple[MemberName, ...]) -> tuple[MemberName, ...]:
+        if not members:
+            raise ValueError("name one member or more")
         if len(set(members)) < len(members):
             raise ValueError(f"{list(members)}: name each member once; seeds repeats networks")
         return members

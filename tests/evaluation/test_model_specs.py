@@ -2,6 +2,7 @@ import pytest
 
 from forecaster.config import (
     DCRNNConfig,
+    EnsembleConfig,
     GraphConfig,
     LagConfig,
     MixerConfig,
@@ -189,3 +190,20 @@ def test_widths_that_heads_do_not_divide_are_left_out() -> None:
     few = change(recipe, {"evaluation": {"widths": [64, 48]}}, source="")
     (best,) = list_models(few, ["Transformer-best"])
     assert list(best.hyperparameters[0].options) == ["48"]
+
+
+def test_a_count_before_a_name_is_the_average_of_so_many_trainings() -> None:
+    (triple,) = list_models(Recipe(preset="best"), ["3xSTID-lags"])
+    assert (triple.name, triple.estimator, triple.seeded) == ("3xSTID-lags", "Ensemble", True)
+    assert triple.recipe.ensemble == EnsembleConfig(members=("STID-lags",), seeds=3)
+    names = ("Forecaster", "STAEformer", "GraphWaveNet-lags", "DCRNN-lags", "Boosting")
+    assert [spec.name for spec in list_models(Recipe(), [f"2x{name}" for name in names])] == [
+        f"2x{name}" for name in names
+    ]
+    for wrong in ("3xRidge", "3xForecaster-best", "3xSTID-lag"):
+        with pytest.raises(ConfigError, match="cannot be averaged over trainings"):
+            list_models(Recipe(), [wrong])
+    with pytest.raises(ConfigError, match="no model '0xSTID'"):
+        list_models(Recipe(), ["0xSTID"])
+    with pytest.raises(ConfigError, match="less than or equal to 20"):
+        list_models(Recipe(), ["21xSTID"])

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from forecaster.artifact import load_run
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
@@ -23,6 +24,14 @@ ESTIMATORS = {
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "Ensemble": "forecaster.estimators.ensemble.ensemble",
+}
+
+# Networks of others with the lags of all: the estimator, and values of its section of the recipe.
+LAGGED: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
+    "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
+    "GraphWaveNet-lags": ("GraphWaveNet", {"graph_wavenet": {"inputs": "lags"}}),
+    "STAEformer-lags": ("STAEformer", {"staeformer": {"inputs": "lags"}}),
 }
 
 

@@ -1,14 +1,15 @@
 """The models of a comparison: estimators with their recipes, hyperparameters and ablations."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from forecaster.choices import GraphKind, PositionKind
+from forecaster.choices import GraphKind, MemberName, PositionKind
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, nearest_name
-from forecaster.estimators.registry import ESTIMATORS, find_estimator
+from forecaster.estimators.registry import ESTIMATORS, LAGGED, find_estimator
 from forecaster.recipe import Recipe, change
 
 LagSubset = Literal["recent", "daily", "weekly"]
@@ -27,10 +28,7 @@ PEERS = {
 
 # Models that change the recipe: estimator and changed values.
 VARIANTS: dict[str, tuple[str, RecipeValues]] = {
-    "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
-    "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
-    "GraphWaveNet-lags": ("GraphWaveNet", {"graph_wavenet": {"inputs": "lags"}}),
-    "STAEformer-lags": ("STAEformer", {"staeformer": {"inputs": "lags"}}),
+    **LAGGED,
     "Transformer-best": ("Transformer", {}),
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
@@ -40,6 +38,7 @@ VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "Forecaster-one-number": ("Forecaster", {"preset": "best", "training": {"relative": False}}),
 }
 MODELS = (*ESTIMATORS, *VARIANTS)
+_REPEATED = re.compile(r"([1-9]\d*)x(.+)")  # 3xSTID-lags: an ensemble of three trainings of one
 
 
 @dataclass(frozen=True)
@@ -95,12 +94,16 @@ def list_models(
 
     Args:
         recipe: shared by all models.
-        models: names of estimators or of `VARIANTS`.
+        models: names of estimators or of `VARIANTS`; `3xSTID-lags` is the average of three
+            trainings of one, an `Ensemble`.
         tuning: the hyperparameters that validation chooses.
         ablations: further variants of Forecaster.
     """
     specs = [
-        _model_spec(name, recipe, tuning or TuningOptions()) for name in dict.fromkeys(models)
+        _repeated_spec(name, repeated, recipe)
+        if (repeated := _REPEATED.fullmatch(name))
+        else _model_spec(name, recipe, tuning or TuningOptions())
+        for name in dict.fromkeys(models)
     ]
     by_name = {spec.name: spec for spec in specs}
     changes = _ablation_values(recipe, ablations or Ablations())
@@ -145,6 +148,19 @@ def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
         for option, values in hyperparameter.options.items():
             change(recipe, changes, values, source=f"{name}, {hyperparameter.name} {option}")
     return ModelSpec(name, estimator, change(recipe, changes, source=name), tuple(hyperparameters))
+
+
+def _repeated_spec(name: str, repeated: re.Match[str], recipe: Recipe) -> ModelSpec:
+    """The ensemble of several trainings of one model."""
+    member = repeated[2]
+    members = [known for known in get_args(MemberName) if known != "Ridge"]
+    if member not in members:
+        hint = nearest_name(member, members)
+        raise ConfigError(
+            f"{name}: {member!r} cannot be averaged over trainings{hint}; {', '.join(members)} can"
+        )
+    ensemble = {"ensemble": {"members": [member], "seeds": int(repeated[1])}}
+    return ModelSpec(name, "Ensemble", change(recipe, ensemble, source=name))
 
 
 def is_network(estimator: str) -> bool:

@@ -77,11 +77,8 @@ def train_run(
         estimator.graph = inputs.graph
         if inputs.graph is None and estimator.takes_graph:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
-    say(
-        f"training {name}; {estimator.backend}"
-        if isinstance(estimator, NetworkEstimator | Ensemble)
-        else f"training {name}"
-    )
+    backend = estimator.backend if isinstance(estimator, NetworkEstimator | Ensemble) else ""
+    say(f"training {name}; {backend}" if backend else f"training {name}")
     estimator.fit(panel, splits, folder=folder / "training", on_progress=on_progress)
     if is_first_process():
         estimator.save(folder)

@@ -22,3 +22,9 @@ def test_each_member_has_its_weights_and_what_it_adds() -> None:
 def test_a_single_member_adds_nothing_that_could_be_compared() -> None:
     about = {"rmse": measure(10.0, None)}
     assert describe_members(about)[0] == "Ridge (weight 60 %)"
+
+
+def test_the_heaviest_member_comes_first_however_a_file_has_sorted_them() -> None:
+    about = {"rmse": measure(10.0, 11.0)}
+    about["rmse"]["members"] = dict(sorted(about["rmse"]["members"].items()))
+    assert [text.split()[0] for text in describe_members(about)] == ["Ridge", "Boosting"]

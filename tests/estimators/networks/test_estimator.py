@@ -17,9 +17,15 @@ from forecaster.artifact import Run, save_run
 from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
+from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import NetworkEstimator, fit_mean_factor
+from forecaster.estimators.networks.estimator import (
+    NetworkEstimator,
+    best_device,
+    fit_mean_factor,
+)
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.peers import STID, GraphWaveNet, STAEformer
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.dependency import DependencyGraph
@@ -616,3 +622,14 @@ def test_networks_that_forecast_all_steps_at_once_or_few_say_nothing() -> None:
             on_progress=lambda update, log=messages: log.append(update.message or ""),
         )
         assert not [text for text in messages if "at once" in text or "rolls out" in text]
+
+
+def test_kernels_are_named_of_networks_that_have_some_only() -> None:
+    peers = [STID(), DCRNN(), GraphWaveNet(), STAEformer()]
+    for network in (*peers, Forecaster(preset="quick")):
+        assert network.backend == f"on {best_device()} in torch.float32"
+    for network in (Transformer(), Forecaster()):
+        assert network.backend.startswith(f"sparse layers and norms on {best_device()} in ")
+    recipes = [Recipe.of({"ensemble": {"members": members}}) for members in (["STID"], ["Ridge"])]
+    described = [Ensemble(recipe=recipe).backend for recipe in recipes]
+    assert described == [STID().backend, ""]

@@ -15,12 +15,14 @@ def describe_errors(about: Mapping[str, Any]) -> str:
 
 
 def describe_members(about: Mapping[str, Any]) -> list[str]:
-    """Each member with its weights, and how much higher errors are without it.
+    """Each member with its weights, and how much higher errors are without it; heaviest first.
 
     Args:
         about: by measure, errors and members, as an ensemble's run describes them.
     """
-    return [_describe_member(name, about) for name in about["rmse"]["members"]]
+    members = about["rmse"]["members"]
+    by_weight = sorted(members, key=lambda name: (-members[name]["weight"], name))
+    return [_describe_member(name, about) for name in by_weight]
 
 
 def _describe_member(name: str, about: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from forecaster.config import EnsembleConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import BLOCK, Estimator
 from forecaster.estimators.ensemble.average import MemberForecasts, average, average_means
-from forecaster.estimators.ensemble.fitting import fit_members
+from forecaster.estimators.ensemble.fitting import MemberFits, fit_members
 from forecaster.estimators.ensemble.judge import describe, fit_factors, judge
 from forecaster.estimators.ensemble.members import Member, MemberArrays, make_members
 from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
@@ -90,8 +90,10 @@ class Ensemble(Estimator):
 
     @property
     def backend(self) -> str:
-        """The device and kernels of the networks among the members, in words."""
-        return describe_device(self.recipe.training.precision)
+        """The device and kernels of the networks among the members, in words; empty: none."""
+        estimators = [member.estimator for member in self._fitted_members]
+        networks = [each for each in estimators if isinstance(each, NetworkEstimator)]
+        return describe_device(self.recipe.training.precision, networks)
 
     @property
     def _fitted_members(self) -> tuple[Member, ...]:
@@ -128,6 +130,15 @@ class Ensemble(Estimator):
         began = time.monotonic()
         self._give_graph(data)
         fits = fit_members(self.members, data, self.start)
+        return self.join(fits, max(fits.seconds, time.monotonic() - began))
+
+    def join(self, fits: MemberFits, seconds: float) -> FitResult:
+        """The fits of the members as one, with equal weights.
+
+        Args:
+            fits: of one member or more.
+            seconds: of all fits together.
+        """
         fitted = [member for member in self.members if member.name in fits.results]
         if not fitted:
             raise next(iter(fits.failures.values()))
@@ -146,7 +157,7 @@ class Ensemble(Estimator):
         equal = np.full(len(fitted), 1 / len(fitted))
         arrays |= {LEVELS: np.array(self.recipe.intervals.quantiles)}
         arrays |= {MEAN: equal, RELATIVE: equal}
-        return FitResult(arrays, about, parents, max(fits.seconds, time.monotonic() - began))
+        return FitResult(arrays, about, parents, seconds)
 
     def _give_graph(self, data: TrainingData) -> None:
         """Give the graph to the members that need one; it is learned once for all of them."""
@@ -167,6 +178,22 @@ class Ensemble(Estimator):
     ) -> FitResult:
         """Each member's own adjustment, then the weights, by the validation windows."""
         del forecasts
+        outputs, arrays = self.judged_forecasts(run, data)
+        mean_weights, relative_weights = judge(data, outputs, self.recipe.metrics.mape_cut)
+        arrays[MEAN] = mean_weights.weights
+        if relative_weights is not None:
+            arrays[RELATIVE] = relative_weights.weights
+        names = [member.name for member in self.members_in(run.arrays)]
+        return FitResult(arrays, {"ensemble": describe(names, mean_weights, relative_weights)})
+
+    def judged_forecasts(
+        self, run: Run, data: TrainingData
+    ) -> tuple[list[WindowForecasts], dict[str, np.ndarray]]:
+        """The members' forecasts of the validation windows, and the arrays of their adjustments.
+
+        A member without a forecast of the lowest relative error gets one, its mean times a factor
+        of each location, where another member has one.
+        """
         members, arrays = self.members_in(run.arrays), dict[str, np.ndarray]()
         outputs = []
         for member in members:
@@ -186,12 +213,7 @@ class Ensemble(Estimator):
                     factors = fit_factors(data, mean, cut)
                     arrays |= member.put({FACTOR: factors})
                     outputs[n] = outputs[n]._replace(relative=mean * factors)
-        mean_weights, relative_weights = judge(data, outputs, cut)
-        arrays[MEAN] = mean_weights.weights
-        if relative_weights is not None:
-            arrays[RELATIVE] = relative_weights.weights
-        names = [member.name for member in members]
-        return FitResult(arrays, {"ensemble": describe(names, mean_weights, relative_weights)})
+        return outputs, arrays
 
     def _validation_forecasts(
         self, member: Member, run: Run, data: TrainingData

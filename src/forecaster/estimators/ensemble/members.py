@@ -11,7 +11,7 @@ from forecaster.artifact import Run
 from forecaster.config import EnsembleConfig
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import ForecastInputs
-from forecaster.estimators.registry import find_estimator
+from forecaster.estimators.registry import LAGGED, find_estimator
 from forecaster.estimators.training_data import Arrays
 from forecaster.recipe import Recipe
 from forecaster.splits import MAX_FILLED, history_steps
@@ -19,10 +19,7 @@ from forecaster.splits import MAX_FILLED, history_steps
 T = TypeVar("T")
 PREFIX = "member."  # of the names of the members' arrays in a run: member.Ridge.weights
 SHARED = ("shared.", "graph.")  # of the names of arrays that all members read
-# Members with settings of their own: the estimator, and values of its section of the recipe.
-VARIANTS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
-    "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
-}
+SEEDS = 2**63  # that a recipe may have
 SEEDED = " seed "  # between the name of a network and the number of its training
 
 
@@ -112,14 +109,18 @@ Available = Bool[np.ndarray, "B N"]
 
 
 def make_members(recipe: Recipe) -> tuple[Member, ...]:
-    """The members that a recipe asks for, not fitted yet."""
+    """The members that a recipe asks for, not fitted yet.
+
+    Trainings of one member have consecutive seeds, and ensembles with different seeds of the
+    recipe have no training in common.
+    """
     config, members = recipe.ensemble or EnsembleConfig(), []
     for kind in config.members:
-        name, section = VARIANTS.get(kind, (kind, {}))
+        name, section = LAGGED.get(kind, (kind, {}))
         estimator_type = find_estimator(name)
         seeds = config.seeds if estimator_type.seeded else 1
         for number in range(seeds):
-            seed = recipe.training.seed + number
+            seed = (recipe.training.seed * seeds + number) % SEEDS
             training = recipe.training.model_copy(update={"seed": seed})
             changes: dict[str, Any] = {"ensemble": None, "training": training}
             for part, values in section.items():

@@ -157,8 +157,13 @@ class NetworkEstimator(Estimator):
 
     @property
     def backend(self) -> str:
-        """The device and kernels of the network, in words."""
-        return describe_device(self.recipe.training.precision)
+        """The device of the network, and its kernels if it has any, in words."""
+        return describe_device(self.recipe.training.precision, [self])
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether sparse layers or norms of the network are compiled (`kernels`)."""
+        return False
 
     def prerequisites(self, data: TrainingData) -> FitResult:
         """Arrays that are fitted before the network is built; by default none."""
@@ -364,10 +369,12 @@ def heads_of(arrays: Arrays) -> Heads:
     return Heads(levels, bool(arrays.get(RELATIVE, False)))
 
 
-def describe_device(precision: Precision) -> str:
-    """The device and kernels of networks, in words."""
+def describe_device(precision: Precision, networks: Sequence[NetworkEstimator]) -> str:
+    """The device of networks, and their kernels if one of them has any, in words."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    return describe_backend(torch.device(best_device()), dtype)
+    if any(network.has_kernels for network in networks):
+        return describe_backend(torch.device(best_device()), dtype)
+    return f"on {best_device()} in {dtype}" if networks else ""
 
 
 def best_device() -> str:

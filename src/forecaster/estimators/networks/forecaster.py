@@ -101,6 +101,11 @@ class Forecaster(NetworkEstimator):
         """Whether it forecasts locations that it was not fitted to: `quick` is prepared for it."""
         return self.masks_missing
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether its layers are pruned by the graph: in the paper's network, not in `quick`."""
+        return not self.recipe.uses_mixer
+
     def extend_arrays(self, run: Run, n: int, neighbours: Int64[np.ndarray, "E 2"]) -> Arrays:
         """The arrays with further locations: scales, profiles, edges and embeddings too."""
         shared = super().extend_arrays(run, n, neighbours)

@@ -15,6 +15,11 @@ from forecaster.models.transformer import build_dense_transformer
 class Transformer(NetworkEstimator):
     """The dense Transformer: the paper's network without a graph, of width `model.width`."""
 
+    @property
+    def has_kernels(self) -> bool:
+        """True: its norms."""
+        return True
+
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the seasonal profile."""
         return {
