@@ -1,7 +1,10 @@
 # Two commands do all set-up: `make demo` and `make test`. The rest is for people who change the code.
 PYTHON ?= python3
 BIN := .venv/bin
+COMMA := ,
+# Stamps: everything, for people who change the code; and what the demo needs.
 READY := .venv/.ready
+DEMO_READY := .venv/.demo-ready
 # Shapes are checked while tests run; tests/shapes.py leaves out modules with compiled functions by itself.
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beartype
 
@@ -9,21 +12,29 @@ PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beart
 BENCHMARKS := command panel store windows city locations ingest graph truth travel kernels model training horizon_cost gpu var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
-.PHONY: install format lint types layers docs test check demo bench torture torture-gpu dist lock sbom clean
+.PHONY: install format lint types layers docs test test-external check demo bench torture torture-gpu dist lock sbom clean
 
 install: $(READY)
 
 # A stamp is written only after pip has finished. An install that was interrupted has left
 # .venv/.installing behind (or no working Python), and is begun again from an empty folder.
+define install
+@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else \
+  "forecaster needs Python 3.11 or newer, found %d.%d; name another: make PYTHON=python3.12 …" % v)'
+@if [ -e .venv/.installing ] || ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+  rm -rf .venv && $(PYTHON) -m venv .venv; fi
+@touch .venv/.installing
+$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(1)]"
+@rm .venv/.installing
+endef
+
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else \
-	  "forecaster needs Python 3.11 or newer, found %d.%d; name another: make PYTHON=python3.12 …" % v)'
-	@if [ -e .venv/.installing ] || ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
-	  rm -rf .venv && $(PYTHON) -m venv .venv; fi
-	@touch .venv/.installing
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@rm .venv/.installing
-	@touch $(READY)
+	$(call install,dev)
+	@touch $(READY) $(DEMO_READY)
+
+$(DEMO_READY): pyproject.toml constraints.txt
+	$(call install,ingest$(COMMA)report)
+	@touch $(DEMO_READY)
 
 format: $(READY)
 	$(BIN)/ruff format src tests benchmarks docs
@@ -43,8 +54,13 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 # Two processes, each a file of tests at a time.
+EXTERNAL := servers or browser or spark
 test: $(READY)
-	$(PYTEST) -m "not gpu" -n 2 --dist loadfile
+	$(PYTEST) -m "not gpu and not ($(EXTERNAL))" -n 2 --dist loadfile
+
+# What needs a database, Prometheus, a browser or Java; a test whose program is missing is skipped.
+test-external: $(READY)
+	$(PYTEST) -m "$(EXTERNAL)" -n 2 --dist loadfile
 
 check: lint types layers docs test
 
@@ -52,7 +68,7 @@ check: lint types layers docs test
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/forecaster demo --out demo
 
 bench: $(READY)

@@ -32,7 +32,10 @@ EXPRESSIONS = sorted(
     {target["expr"] for one in DASHBOARD["panels"] for target in one.get("targets", ())}
 )
 PATIENCE_SECONDS = 60.0
-pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus"),
+]
 
 
 def promtool(*words: str) -> None:

@@ -58,6 +58,26 @@ def test_a_graph_is_learned_once(experiment: Experiment, recipe: Recipe) -> None
     assert messages[-1] == "learning the graph (complete)"
 
 
+def test_a_lasso_that_is_asked_for_is_no_graph_of_neighbourhoods(
+    experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = recipe.model_copy(update={"graph": GraphConfig()})
+    lasso = recipe.model_copy(update={"graph": GraphConfig(kind="lasso")})
+    assert experiment.trial_folder("Forecaster", chosen) == experiment.trial_folder(
+        "Forecaster", lasso
+    )  # of few locations
+    monkeypatch.setattr(
+        "forecaster.graph.learn.MOST_TOGETHER", len(experiment.panel.locations) - 1
+    )
+    assert experiment.trial_folder("Forecaster", chosen) != experiment.trial_folder(
+        "Forecaster", lasso
+    )
+    messages: list[str] = []
+    assert experiment.graph(chosen, messages.append).about.kind == "neighbourhood"
+    assert "learning the graph (neighbourhood)" in messages
+    assert experiment.graph(lasso, messages.append).about.kind == "lasso"
+
+
 def test_a_lagged_graph_is_learned_for_the_lags_of_its_network(
     experiment: Experiment, recipe: Recipe
 ) -> None:

@@ -86,9 +86,9 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         estimate,
         estimate_lagged,
         estimate_neighbourhoods,
-        kind_for,
         largest_delay,
         learn_graph,
+        resolve_kind,
     )
     from forecaster.graph.storage import save_graph
     from forecaster.panel.panel import saved_recipe
@@ -109,7 +109,8 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     lags = with_lags(recipe, data).lags
     for path in export or ():
         check_export(data.locations, path)
-    kind, sizes = kind_for(recipe.graph, len(data.locations)), (len(data.locations), data.shape[0])
+    kind = resolve_kind(recipe.graph, len(data.locations)).kind
+    sizes = len(data.locations), data.shape[0]
     if kind in ("lasso", "lagged", "neighbourhood"):
         if kind == "lagged":
             cost = estimate_lagged(*sizes, largest_delay(data, recipe.graph, lags))

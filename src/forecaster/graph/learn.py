@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.choices import GraphKind
 from forecaster.clock.lags import choose_lags
 from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import DataError, RunError, count_of
@@ -125,11 +124,10 @@ def learn_graph(  # noqa: PLR0913 (two of them are the solver's)
     """
     tell = progress or (lambda _: None)
     N = len(panel.locations)
-    kind = kind_for(config, N)
-    if kind != config.kind:
+    resolved = resolve_kind(config, N)
+    if resolved.kind != config.kind:
         tell(reason := _explain_neighbourhoods(N))
-        config = config.model_copy(update={"kind": kind})
-        return _with_note(_neighbourhood(panel, splits, config, tell), reason)
+        return _with_note(_neighbourhood(panel, splits, resolved, tell), reason)
     match config.kind:
         case "lagged":
             return _lagged(panel, splits, config, lags, tell)
@@ -180,12 +178,12 @@ def _from_correlations(
     )
 
 
-def kind_for(config: GraphConfig, locations: int) -> GraphKind:
-    """Return the kind of graph to learn: of many locations a lasso only if it is asked for."""
+def resolve_kind(config: GraphConfig, locations: int) -> GraphConfig:
+    """The settings with the kind to learn: of many locations a lasso only if it is asked for."""
     asked_for = "kind" in config.model_fields_set or config.choose != "likelihood"
     if config.kind == "lasso" and not asked_for and locations > MOST_TOGETHER:
-        return "neighbourhood"
-    return config.kind
+        return config.model_copy(update={"kind": "neighbourhood"})
+    return config
 
 
 def _explain_neighbourhoods(locations: int) -> str:

@@ -17,7 +17,7 @@ from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.match import with_meaning
 from forecaster.evaluation.comparison import common_test_windows, usable_weathers
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import learn_graph
+from forecaster.graph.learn import learn_graph, resolve_kind
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import Sources, build_panel, find_sources
 from forecaster.panel.panel import Panel
@@ -88,18 +88,21 @@ class Experiment:
 
     def trial_folder(self, estimator: str, recipe: Recipe) -> Path:
         """Return the folder of a model: distinct for each estimator, recipe and panel."""
-        key = self.key(estimator, with_meaning(recipe, self.panel).digest())
+        graph = resolve_kind(recipe.graph, len(self.panel.locations))
+        resolved = with_meaning(recipe.model_copy(update={"graph": graph}), self.panel)
+        key = self.key(estimator, resolved.digest())
         return self.folder / CELLS / f"{estimator.lower()}-{key}"
 
     def graph(self, recipe: Recipe, say: MessageCallback) -> DependencyGraph:
         """Return the graph of a recipe, learned on first use."""
-        content = [recipe.graph.model_dump(mode="json")]
-        if recipe.graph.kind == "lagged":  # whose delays and worth are those that a network uses
+        resolved = resolve_kind(recipe.graph, len(self.panel.locations))
+        content = [resolved.model_dump(mode="json")]
+        if resolved.kind == "lagged":  # whose delays and worth are those that a network uses
             content.append(recipe.lags.model_dump(mode="json"))
         folder = self.folder / GRAPHS / self.key(*content)
         if (folder / MANIFEST).exists():
             return open_graph(folder)
-        say(f"learning the graph ({recipe.graph.kind})")
+        say(f"learning the graph ({resolved.kind})")
         graph = learn_graph(self.panel, self.splits, recipe.graph, lags=recipe.lags, progress=say)
         return save_graph(graph, folder, recipe)
 

@@ -7,7 +7,7 @@ import pytest
 from forecaster.config import GraphConfig
 from forecaster.graph import learn
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import estimate_neighbourhoods, kind_for, learn_graph
+from forecaster.graph.learn import estimate_neighbourhoods, learn_graph, resolve_kind
 from forecaster.graph.neighbourhood import candidates, threads
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -139,10 +139,10 @@ def test_many_locations_choose_neighbourhoods_by_themselves_and_say_so(
 
 
 def test_a_lasso_that_is_asked_for_is_one() -> None:
-    assert kind_for(GraphConfig(), learn.MOST_TOGETHER + 1) == "neighbourhood"
-    assert kind_for(GraphConfig(), learn.MOST_TOGETHER) == "lasso"
-    assert kind_for(GraphConfig(kind="lasso"), learn.MOST_TOGETHER + 1) == "lasso"
-    assert kind_for(GraphConfig(choose="ebic"), learn.MOST_TOGETHER + 1) == "lasso"
+    assert resolve_kind(GraphConfig(), learn.MOST_TOGETHER + 1).kind == "neighbourhood"
+    assert resolve_kind(GraphConfig(), learn.MOST_TOGETHER).kind == "lasso"
+    assert resolve_kind(GraphConfig(kind="lasso"), learn.MOST_TOGETHER + 1).kind == "lasso"
+    assert resolve_kind(GraphConfig(choose="ebic"), learn.MOST_TOGETHER + 1).kind == "lasso"
 
 
 def test_a_recipe_that_was_written_still_chooses_by_itself() -> None:
