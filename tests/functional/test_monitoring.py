@@ -1,5 +1,6 @@
 """What deploy/monitoring holds is what a real Prometheus scrapes, queries and warns of."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -8,18 +9,28 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.replay import Replay
-from forecaster.serve.service import open_replay
+from forecaster.serve.data.scores import DayScore
+from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.forecasting.shadow import Shadow
+from forecaster.serve.http.audit import AuditLog
+from forecaster.serve.service import RunVersions, open_replay
+from forecaster.versions import Versions
+from tests.serve.client import SETTINGS
 from tests.serve.conftest import (  # noqa: F401 (fixtures)
     HOURS,
+    fit,
     panel,
     run,
     running,
@@ -101,15 +112,39 @@ class Prometheus:
 
 
 @pytest.fixture
-def prometheus(
+def replayed(
     run: Path,  # noqa: F811
     whole: Panel,  # noqa: F811
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Prometheus]:
-    """Return a Prometheus that scrapes a service, which replays an hour in half a second."""
+) -> Engine:
+    """Return a replay of an hour in 1.5 seconds, with a naive challenger in the shadow."""
+    background = "forecaster.serve.forecasting.background"
+    monkeypatch.setattr(f"{background}.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(f"{background}.ACCURACY_HOURS", 24)
     monkeypatch.setattr("forecaster.serve.forecasting.engine.QUALITY_SECONDS", 0.5)
-    with running(open_replay(run, Replay(whole, HOURS, 0.5))) as service:
+    versions = Versions.begin(tmp_path / "runs")
+    versions.add(fit(whole.steps(0, HOURS), 7, tmp_path / "naive", LastValue))
+    versions.add(run)
+    engine = open_replay(versions.folder, Replay(whole, HOURS, 1.5))
+    models = RunVersions(versions.folder)
+    engine.shadow = Shadow(models, engine.data, None)
+    for name, squares in (("v0002", 160.0), ("v0001", 640.0)):
+        asyncio.run(engine.data.record(a_week_of_scores(models.load(name).digest, squares)))
+    return engine
+
+
+def a_week_of_scores(digest: str, squares: float) -> list[DayScore]:
+    """Return what a ledger would have of the week before: drift is judged by whole weeks."""
+    days = np.arange("2015-10-20", "2015-10-27", dtype="datetime64[D]")
+    return [DayScore(digest, str(day), 10, squares, 40.0, 5.0, 400.0, 10, 8) for day in days]
+
+
+@pytest.fixture
+def prometheus(replayed: Engine, tmp_path: Path) -> Iterator[Prometheus]:
+    """Return a Prometheus that scrapes that service."""
+    settings = replace(SETTINGS, audit=AuditLog(tmp_path / "audit.jsonl"))
+    with running(replayed, settings) as service:
         started = Prometheus(service.port, tmp_path)
         yield started
         started.end()
@@ -124,10 +159,19 @@ def test_every_panel_of_the_dashboard_shows_a_replayed_service(prometheus: Prome
         assert prometheus.wait_for(expression), expression
     [ready] = prometheus.query("forecaster_ready")
     assert ready["value"][1] == "1"
+    advised = prometheus.query("forecaster_drift_advice == 1")
+    assert len(advised) == 1
+    weeks = prometheus.query("forecaster_drift_weeks")
+    assert float(weeks[0]["value"][1]) >= 1
+    better = prometheus.query(
+        'forecaster_shadow_rmse{run="challenger"} < ignoring(run) '
+        'forecaster_shadow_rmse{run="served"}'
+    )
+    assert better == []  # the challenger is naive
     [known] = prometheus.query('forecaster_values{period="week"}')
     assert float(known["value"][1]) > 0
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
-    assert len(rules) == 14
+    assert len(rules) == 18
     assert {rule["health"] for rule in rules} == {"ok"}, rules
     metrics = set(re.findall(r"forecaster_\w+", (MONITORING / "alerts.yaml").read_text()))
     names = set(prometheus.ask("label/__name__/values"))

@@ -121,6 +121,12 @@ def test_a_challenger_is_scored_in_the_shadow_and_drift_is_judged(shadowed: Runn
     drift = shadowed.get("/v1/run").json["drift"]
     assert drift["advice"] in ("unknown", "look")
     assert "of 7 days in the ledger; judged by whole weeks" in drift["text"]
+    metrics = shadowed.get("/metrics").body.decode()
+    assert f'forecaster_shadow{{model="{challenger}",version="v0001"}} 1' in metrics
+    for run in ("served", "challenger"):
+        rmse = compared[run]["rmse"]
+        assert f'forecaster_shadow_rmse{{run="{run}"}} {rmse}\n' in metrics
+    assert "forecaster_shadow_refused 0" in metrics
 
 
 def test_a_challenger_that_becomes_current_leaves_the_shadow(

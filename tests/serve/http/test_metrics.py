@@ -17,6 +17,7 @@ from forecaster.serve.forecasting.accuracy import PastForecast, measure_accuracy
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.forecasting.quality import measure_quality
+from forecaster.serve.http.audit import AuditLog
 from forecaster.serve.http.metrics import FIGURES, STATES, Metrics
 from forecaster.serve.service import load_model
 from tests.serve.conftest import HOURS, Running, SettableClock
@@ -48,6 +49,35 @@ def test_methods_that_nobody_knows_are_counted_as_one(engine: Engine) -> None:
     found = samples(metrics, engine)
     requests = [value for (name, _), value in found.items() if name == "forecaster_requests_total"]
     assert sorted(requests) == [1, 101]
+
+
+def test_drift_is_told_as_advice_and_shares_of_an_alarm(engine: Engine) -> None:
+    assert not any("drift" in name for name, _ in samples(Metrics(), engine))  # not known yet
+    watch = {"name": "errors larger", "alarm_share": 1.5}
+    state = {"advice": "update", "weeks": 3, "watches": [watch], "silent_locations": 2}
+    engine.drift = state
+    found = samples(Metrics(), engine)
+    advice = {
+        dict(labels).get("advice"): value
+        for (name, labels), value in found.items()
+        if name == "forecaster_drift_advice"
+    }
+    assert advice == {"nothing": 0, "look": 0, "update": 1, "unknown": 0}
+    errors = frozenset({("score", "errors larger")})
+    assert found["forecaster_drift_alarm_share", errors] == 1.5
+    assert found["forecaster_drift_weeks", frozenset()] == 3
+    assert found["forecaster_drift_silent_locations", frozenset()] == 2
+
+
+def test_lost_lines_of_an_audit_log_are_counted_where_there_is_one(
+    engine: Engine, tmp_path: Path
+) -> None:
+    name = "forecaster_audit_failures_total", frozenset[tuple[str, str]]()
+    assert name not in samples(Metrics(), engine)
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    audit.failures = 2
+    assert samples(Metrics(audit), engine)[name] == 2
+    audit.close()
 
 
 def past_forecasts(panel: Panel, generator: np.random.Generator) -> dict[int, PastForecast]:

@@ -116,13 +116,20 @@ class Engine:
         figures = await self.worker.run(job, deadline)
         return forecast, freshness, {**figures, **self._ledger(model)}
 
+    def compare_challenger(self, model: ServedModel) -> JsonObject | None:
+        """Return a model and the challenger on their common days; None: there are none yet."""
+        challenger = None if self.shadow is None else self.shadow.model
+        if challenger is None:
+            return None
+        return compare(model.digest, challenger.digest, list(self.data.scores.values()))
+
     def _ledger(self, model: ServedModel) -> JsonObject:
         """Return the ledger of the served run and the challenger, and how these compare."""
         scores = list(self.data.scores.values())
         challenger = None if self.shadow is None else self.shadow.model
         if challenger is None:
             return {"shadow": None, "ledger": rows(scores, (model.digest,))}
-        compared = compare(model.digest, challenger.digest, scores)
+        compared = self.compare_challenger(model)
         shadow = {
             "model": challenger.digest, "version": challenger.version, "compared": compared,
         }  # fmt: skip

@@ -51,7 +51,7 @@ def create_app(engine: Engine, settings: HttpSettings | None = None) -> RequestL
     )  # fmt: skip
     app.router.route_class = StrictRoute
     app.state.engine, app.state.settings = engine, settings
-    app.state.metrics = Metrics()
+    app.state.metrics = Metrics(settings.audit)
     app.include_router(read.router)
     app.include_router(write.router)
     app.include_router(write.administration)

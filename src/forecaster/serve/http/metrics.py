@@ -1,11 +1,12 @@
 """Metrics for Prometheus: requests, the service, its data, and the quality of its forecasts.
 
-The number of series is bounded: labels are routes, statuses, periods, states, the served run, and
-at most ten locations.
+The number of series is bounded: labels are routes, statuses, periods, states, scores, the served
+run and its challenger, and at most ten locations.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -17,6 +18,7 @@ from forecaster import __version__
 from forecaster.errors import printable
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.quality import Quality
+from forecaster.serve.http.audit import AuditLog
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 FIGURES = {
@@ -35,14 +37,21 @@ STATES = {
     "closed": "locations that are closed, by their dates or opening hours",
     "implausible": "locations with an implausible or repeated value in the last day",
 }
+ADVICE = ("nothing", "look", "update", "unknown")  # of drift
+COMPARED = {
+    "rmse": "RMSE on the days that the served run and the challenger both have",
+    "bias": "bias on these days, a fraction; above 0: too high",
+    "coverage": "share of values inside the interval on these days",
+}
 Gauges = Iterator[Metric]
 
 
 class Metrics:
     """Counts of requests by route and status, and their durations; counts of connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditLog | None = None) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        self.audit = audit
         self.refused = 0  # before the request was parsed
         self.connections = 0
         labels = ["method", "route", "status"]
@@ -71,6 +80,8 @@ class Metrics:
         registry.register(_Collected(self.registry.collect))
         registry.register(_Collected(lambda: _of_service(self, engine)))
         registry.register(_Collected(lambda: _of_data(engine)))
+        registry.register(_Collected(lambda: _of_drift(engine.drift)))
+        registry.register(_Collected(lambda: _of_shadow(engine)))
         if quality is not None:
             registry.register(_Collected(lambda: _of_quality(quality)))
         content: bytes = encode(registry)
@@ -94,6 +105,9 @@ def _of_service(metrics: Metrics, engine: Engine) -> Gauges:
     yield _counter("forecasts_computed", "computed forecasts", engine.computed)
     yield _counter("forecasts_reused", "forecasts from the cache", engine.reused)
     yield _counter("workers_replaced", "computing threads that hung", worker.replaced)
+    if metrics.audit is not None:
+        lost = "lines of the audit log that could not be written"
+        yield _counter("audit_failures", lost, metrics.audit.failures)
     reloads = CounterMetricFamily("forecaster_reloads", "reloads of the run", labels=["outcome"])
     for outcome, count in engine.loader.reloads.items():
         reloads.add_metric([outcome], count)
@@ -118,6 +132,50 @@ def _of_data(engine: Engine) -> Gauges:
     if freshness.age_seconds is not None:
         about = "age of the newest step with enough observations, in seconds"
         yield _gauge("data_age_seconds", about, freshness.age_seconds)
+
+
+def _of_drift(state: dict[str, Any] | None) -> Gauges:
+    """Yield how far the last weeks are from validation; nothing while that is not known."""
+    if state is None:
+        return
+    advice = GaugeMetricFamily(
+        "forecaster_drift_advice", "1 for what should be done about drift", labels=["advice"]
+    )
+    for name in ADVICE:
+        advice.add_metric([name], float(state["advice"] == name))
+    yield advice
+    share = GaugeMetricFamily(
+        "forecaster_drift_alarm_share",
+        "cumulated deviation from validation, in units of the limit of its alarm",
+        labels=["score"],
+    )
+    for watch in state["watches"]:
+        share.add_metric([watch["name"]], watch["alarm_share"])
+    yield share
+    yield _gauge("drift_weeks", "whole weeks that were compared with validation", state["weeks"])
+    about = "locations without a value for two days, though they had some before"
+    yield _gauge("drift_silent_locations", about, state["silent_locations"])
+
+
+def _of_shadow(engine: Engine) -> Gauges:
+    """Yield the challenger, and how it compares with the served run."""
+    shadow, model = engine.shadow, engine.loader.model
+    if shadow is None:
+        return
+    refused = shadow.refused is not None
+    yield _gauge("shadow_refused", "1 if the challenger cannot forecast", refused)
+    if shadow.model is not None:
+        named = {"model": shadow.model.digest, "version": printable(shadow.model.version or "")}
+        yield _labelled("shadow", "the challenger, and its name among versions", named)
+    compared = None if model is None else engine.compare_challenger(model)
+    if compared is None:
+        return
+    yield _gauge("shadow_days", "days that both runs have", compared["days"])
+    for name, about in COMPARED.items():
+        family = GaugeMetricFamily(f"forecaster_shadow_{name}", about, labels=["run"])
+        for run in ("served", "challenger"):
+            _add(family, [run], compared[run][name])
+        yield family
 
 
 def _of_quality(quality: Quality) -> Gauges:
