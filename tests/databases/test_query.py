@@ -1,6 +1,5 @@
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -68,15 +67,15 @@ def test_every_database_gives_the_same_rows(readings: str, sql: str) -> None:
 @pytest.mark.servers
 def test_rows_from_a_watermark_on_are_read_alone(readings: str) -> None:
     query, mark = Query.parse(readings, "readings"), Watermark("lanes", 0)
-    table = replace(query, watermark=mark).read()
+    table = query.read(mark)
     assert sorted(table["lanes"].to_pylist()) == [0, 2]
     assert mark.newest(table) == 2
     assert mark.newest(table.slice(0, 0)) == 0
     times = Watermark("ds", Watermark("ds").newest(query.read()))
-    rows = replace(query, watermark=times).read()
+    rows = query.read(times)
     assert rows["sensor"].to_pylist() == ["Ümläut"]
     with pytest.raises(ConfigError, match="no column line; found: sensor, ds"):
-        replace(query, watermark=Watermark("line")).read()
+        query.read(Watermark("line"))
 
 
 @pytest.mark.servers

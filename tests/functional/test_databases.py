@@ -281,22 +281,56 @@ def test_an_append_reads_from_the_watermark_on(
     )
     postgres.execute("DROP TABLE IF EXISTS sales", f"CREATE TABLE sales AS {rows.format(0, 499)}")
     words = ("--query", "sales", "--columns", "time=at,id=shop,value=sold")
-    panel, read = tmp_path / "panel", []
+    panel, more = tmp_path / "panel", ("--query", "sales", "--watermark", "number")
+
+    def append(*hours: int) -> tuple[str, str]:
+        if hours:
+            postgres.execute(f"INSERT INTO sales {rows.format(*hours)}")
+        code, output, errors = run("append", panel, postgres.url(), *more)
+        assert code == 0, errors
+        return output, errors
+
     made = run("ingest", "table", postgres.url(), "--out", panel, "--timezone", "UTC", *words)
     assert made[0] == 0, made[2]
-    with Proxy(postgres.port) as proxy:
-        url = postgres.url(port=proxy.port)
-        for hours in ((500, 509), (510, 519), None):
-            if hours is not None:
-                postgres.execute(f"INSERT INTO sales {rows.format(*hours)}")
-            before = proxy.received
-            more = ("--query", "sales", "--watermark", "number")
-            code, _, errors = run("append", panel, url, *more)
-            assert code == 0, errors
-            read.append(proxy.received - before)
-    assert "1 row from number 51903 on" in errors  # that of the mark itself
-    assert read[1] < read[0] / 4  # all rows, then the new ones
-    assert Panel.open(panel).shape == (520, 3)
+    output, errors = append()  # without a mark all rows are read, and it is noted
+    assert "1,500 rows" in errors
+    assert "nothing new" in output
+    for hours in ((500, 509), (510, 519)):
+        output, errors = append(*hours)
+        assert "31 rows" in errors  # with that of the mark itself
+        assert "10 steps more" in output
+    version = Panel.open(panel).digest
+    output, errors = append()
+    assert "1 row read" in errors
+    assert "number ≥ 51903" in errors
+    assert "stays" in output
+    assert (Panel.open(panel).digest, Panel.open(panel).shape) == (version, (520, 3))
     assert not leaks(tmp_path)
     code, _, errors = run("append", panel, tmp_path / "a.csv", "--watermark", "number")
+    assert (code, "is for the rows of one database" in errors) == (2, True)
+
+
+def test_an_ingest_sets_the_first_watermark(
+    postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    rows = (
+        "SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' + h * INTERVAL '1 hour' AS at, "
+        "(h * 7 + s) % 11 AS sold FROM generate_series({}, {}) AS h, generate_series(1, 3) AS s"
+    )
+    postgres.execute("DROP TABLE IF EXISTS sales", f"CREATE TABLE sales AS {rows.format(0, 499)}")
+    panel = tmp_path / "panel"
+    with Proxy(postgres.port) as proxy:
+        words = (postgres.url(port=proxy.port), "--query", "sales", "--watermark", "at")
+        columns = ("--columns", "time=at,id=shop,value=sold", "--timezone", "UTC")
+        code, _, errors = run("ingest", "table", *words, *columns, "--out", panel)
+        assert code == 0, errors
+        postgres.execute(f"INSERT INTO sales {rows.format(500, 509)}")
+        all_rows = proxy.received
+        code, _, errors = run("append", panel, *words)
+        assert code == 0, errors
+        assert proxy.received - all_rows < all_rows / 4
+    assert "33 rows" in errors
+    assert Panel.open(panel).shape == (510, 3)
+    code, _, errors = run("ingest", "table", "a.csv", "--watermark", "at", *columns, "--out", "p")
     assert (code, "is for the rows of one database" in errors) == (2, True)

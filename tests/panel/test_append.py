@@ -187,6 +187,30 @@ def test_L14_a_hole_becomes_missing_steps_that_are_counted(whole: Panel, tmp_pat
     same(panel, whole.steps(0, 50, 50))
 
 
+def test_steps_that_only_the_new_rows_lack_are_no_gaps(whole: Panel, tmp_path: Path) -> None:
+    folder = begin(whole, tmp_path, 40)
+    values = whole.values.copy()
+    values[8:47] = np.nan  # rows of step 7, which the panel has, and from 47 on
+    counts = {"completed_steps": 39, "gaps": [["2014-11-02T06:00:00Z", 39]]}
+    new = replace(whole.with_data(values=values).steps(7, 50, 50), counts=counts)
+    panel, _ = append_panel(folder, new)
+    assert panel.counts["gaps"] == [["2014-11-03T14:00:00Z", 7]]
+    assert panel.counts["completed_steps"] == 7
+
+
+def test_what_is_known_of_the_source_is_noted_when_nothing_is_new(
+    whole: Panel, tmp_path: Path
+) -> None:
+    folder = begin(whole, tmp_path, 40)
+    panel, appended = append_panel(folder, whole.steps(30, 40, 40), about={"read": 7})
+    assert not appended
+    assert read_manifest(folder).about["read"] == 7
+    assert len(read_versions(folder)) == 2
+    append_panel(folder, whole.steps(30, 40, 40), about={"read": 7})
+    assert len(read_versions(folder)) == 2
+    same(panel, whole.steps(0, 40, 40))
+
+
 def test_new_locations_join_with_missing_values_before(whole: Panel, tmp_path: Path) -> None:
     few = whole.select(IDS[:3])
     folder = begin(few, tmp_path, 40)

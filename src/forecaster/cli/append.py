@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forecaster.cli import terminal
-from forecaster.cli.options import DatabaseQuery, Json, read_source, split_commas
+from forecaster.cli.options import (
+    DatabaseQuery,
+    Json,
+    Watermark,
+    read_since,
+    read_source,
+    split_commas,
+)
 from forecaster.cli.run import Columns, Dates, Decimal, Missing
 from forecaster.errors import ConfigError, count_of, name_some
 
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 SHORT = 12  # digits of a hash
-MARKS = "watermarks"  # in a panel's manifest: up to where what was appended of each was read
 STORES = "stores"  # in a panel's manifest: when what was appended of each was received
 
 
@@ -55,13 +61,7 @@ def append(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None, typer.Option(help="Table old,new,from: places of the data renamed since.")
     ] = None,
     query: DatabaseQuery = None,
-    watermark: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of a database's rows that grows with what is new, such as updated_at: "
-            "the next append reads from its largest value on."
-        ),
-    ] = None,
+    watermark: Watermark = None,
     covers: Annotated[
         str | None, typer.Option(help="FROM:TO, the days for which files of trips are complete.")
     ] = None,
@@ -120,18 +120,11 @@ def _read_since(
     folder: Path, sources: "Sources", column: str | None
 ) -> "tuple[Sources, dict[str, Any]]":
     """Read a query from its watermark on; return its rows, and what the panel notes of it."""
-    from forecaster.databases.query import Query, Watermark
     from forecaster.publish.manifest import read_manifest
 
     if column is None:
         return sources, {}
-    if len(sources.values) != 1 or not isinstance(query := sources.values[0], Query):
-        raise ConfigError("--watermark is for the rows of one database; give its address")
-    marks = read_manifest(folder).about.get(MARKS, {})
-    mark = Watermark(column, marks.get(query.key))
-    rows = replace(query, watermark=mark).read()
-    terminal.say(f"{count_of(rows.num_rows, 'row')} from {column} {mark.value or 'the first'} on")
-    about = {MARKS: {**marks, query.key: mark.newest(rows)}}
+    rows, about = read_since(sources.values, column, read_manifest(folder).about)
     return replace(sources, values=[rows] if rows.num_rows else []), about
 
 
@@ -208,7 +201,8 @@ def _refuse_missing(sources: "Sources") -> None:
 def _print_appended(folder: Path, before: "Panel", after: "Panel", appended: "Appended") -> None:
     """Print what is new, what has changed, and the version."""
     if not appended:
-        terminal.show(f"{folder}: nothing new; version {(after.digest or '')[:SHORT]} stays")
+        noted = "stays" if after.digest == before.digest else "notes up to where was read"
+        terminal.show(f"{folder}: nothing new; version {(after.digest or '')[:SHORT]} {noted}")
         return
     terminal.show(f"{folder}: {_describe_new(before, after, appended)}")
     changed = f"{appended.filled:,} missing filled, {appended.revised:,} revised"

@@ -19,9 +19,11 @@ from forecaster.cli.options import (
     NonexistentTimes,
     Out,
     Renames,
+    Watermark,
     Zone,
     name_source,
     open_panel,
+    read_since,
     read_source,
     split_commas,
 )
@@ -131,6 +133,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     out: Out,
     timezone: Zone,
     query: DatabaseQuery = None,
+    watermark: Watermark = None,
     columns: Annotated[
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
@@ -179,8 +182,12 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.panel.axis import step_settings
     from forecaster.remote import RemoteFile
 
-    source = read_source(file, query)
-    values = source.read() if isinstance(source, Query) else source
+    values = source = read_source(file, query)
+    about: dict[str, Any] = {}
+    if watermark is not None:
+        values, about = read_since([source], watermark, {})
+    elif isinstance(source, Query):
+        values = source.read()
     if isinstance(values, RemoteFile):
         values = values.fetch(needed_columns(columns, [*split_commas(past_only), censored or ""]))
     step = step_settings(step_minutes, step_months or 0)
@@ -202,7 +209,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "locations": name_source(locations) if locations else None,
         },
     )  # fmt: skip
-    _build(recipe, Sources([values], locations, renames=renames), out, "duckdb", as_json)
+    sources = Sources([values], locations, renames=renames)
+    _build(recipe, sources, out, "duckdb", as_json, about)
 
 
 @app.command()
@@ -303,7 +311,12 @@ def _parse_bbox(text: str | None) -> list[float] | None:
 
 
 def _build(
-    recipe: "Recipe", sources: "Sources", out: Path, engine: EngineName, as_json: bool
+    recipe: "Recipe",
+    sources: "Sources",
+    out: Path,
+    engine: EngineName,
+    as_json: bool,
+    about: dict[str, Any] | None = None,
 ) -> None:
     from forecaster.ingest.build import build_panel
 
@@ -312,7 +325,7 @@ def _build(
     with terminal.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)
         say("writing the panel")
-        saved = panel.save(out, recipe)
+        saved = panel.save(out, recipe, about=about)
     if as_json:
         print(json.dumps({"panel": str(out), "hash": saved.digest, **panel.counts}, default=str))
         return

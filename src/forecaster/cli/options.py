@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -12,9 +12,11 @@ import typer
 
 from forecaster.choices import Ambiguous, Nonexistent
 from forecaster.cli import terminal
-from forecaster.errors import ConfigError
+from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from forecaster.config import Range
     from forecaster.databases.query import Query
     from forecaster.panel.panel import Panel
@@ -50,6 +52,13 @@ DatabaseQuery = Annotated[
         "--query",
         help="What to read from a database: 'select …', or the name of a table. Passwords come "
         "from the environment, never from the address.",
+    ),
+]
+Watermark = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of a database's rows that grows with what is new, such as updated_at: the "
+        "next append reads from its largest value on."
     ),
 ]
 AmbiguousTimes = Annotated[
@@ -110,6 +119,19 @@ def read_source(text: str, query: str | None) -> "Path | Query | RemoteFile":
             "such as postgresql://user@host/database"
         )
     return RemoteFile.parse(text) if is_remote(text) else Path(text)
+
+
+def read_since(
+    sources: "Sequence[object]", column: str, about: Mapping[str, Any]
+) -> "tuple[pa.Table, dict[str, Any]]":
+    """Read a query from its watermark on; return its rows, and what a panel notes of it."""
+    from forecaster.databases.query import Query
+
+    if len(sources) != 1 or not isinstance(query := sources[0], Query):
+        raise ConfigError("--watermark is for the rows of one database; give its address")
+    rows, mark, noted = query.read_since(column, about)
+    terminal.say(f"{count_of(rows.num_rows, 'row')} read of {query.name}: {mark}")
+    return rows, noted
 
 
 def name_source(source: "Path | Query | RemoteFile") -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from forecaster.databases.connection import Database, connect, explained
 from forecaster.errors import ConfigError, name_some
 
 ARROW_SOURCE = b"forecaster.source"
+MARKS = "watermarks"  # in a panel's manifest: up to where each query was read
 _MARKS = {"mysql": "%s", "sqlite": "?"}  # of values in their statements
 _READS = re.compile(r"(select|with|values|table|from)\b|\(", re.IGNORECASE)
 
@@ -25,6 +26,9 @@ class Watermark:
 
     column: str
     value: Any = None  # as JSON has it; rows from it on are read, those of the same value again
+
+    def __str__(self) -> str:
+        return f"{self.column} ≥ {self.value}" if self.value is not None else "all of them"
 
     def newest(self, rows: pa.Table) -> Any:
         """Return the largest value of the rows as JSON has it; without any it stays."""
@@ -40,7 +44,6 @@ class Query:
 
     database: Database
     sql: str  # a SELECT, or the name of a table
-    watermark: Watermark | None = None  # None: all rows are read
 
     @classmethod
     def parse(cls, url: str, sql: str | None) -> "Query":
@@ -69,12 +72,25 @@ class Query:
         """The database, and a hash of what is read there, by which a panel notes a watermark."""
         return f"{self.name} {hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
 
-    def read(self) -> pa.Table:
-        """Return all rows, or those from the watermark on."""
+    def read(self, mark: Watermark | None = None) -> pa.Table:
+        """Return all rows, or those from a watermark on."""
         with self.scan() as scan:
-            table = scan.table if self.watermark is None else scan.since(self.watermark)
-            rows = scan.run(table)
+            rows = scan.run(scan.table if mark is None else scan.since(mark))
         return rows.replace_schema_metadata({ARROW_SOURCE: self.name.encode()})
+
+    def read_since(
+        self, column: str, about: Mapping[str, Any]
+    ) -> tuple[pa.Table, Watermark, dict[str, Any]]:
+        """Return the rows from the watermark of a panel on, that mark, and what is noted next.
+
+        Args:
+            column: that grows with what is new.
+            about: of the panel's manifest, which notes the marks of its queries.
+        """
+        marks = about.get(MARKS, {})
+        mark = Watermark(column, marks.get(self.key))
+        rows = self.read(mark)
+        return rows, mark, {MARKS: {**marks, self.key: mark.newest(rows)}}
 
     @contextmanager
     def scan(self) -> Iterator["QueryScan"]:

@@ -21,7 +21,7 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import YEARS_AHEAD, Holidays, expand_holidays
 from forecaster.clock.zone import to_utc, tz_version
 from forecaster.errors import DataError, Faults, count_of, name_some, nearest_name
-from forecaster.panel.axis import MAX_FUTURE
+from forecaster.panel.axis import GAPS, MAX_FUTURE, count_gaps
 from forecaster.panel.hours import shared_hours
 from forecaster.panel.panel import Panel, refuse_inconsistent, saved_recipe
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -79,7 +79,7 @@ def append_panel(
     """Add new data to a saved panel as a new version; return the panel and the counts.
 
     The work and the bytes written are those of the new data, however long the panel is. If nothing
-    is new, there is no new version.
+    is new, there is no new version, unless `about` says something new.
 
     Args:
         folder: of the panel.
@@ -353,13 +353,25 @@ class _Addition:
         is_open = clock.is_open(clock.instants(self.stored.start, steps))
         return np.asarray(steps[is_open])
 
+    def _count_gaps(self, ledger: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the gaps among the new steps: earlier ones are no gaps, the panel has them."""
+        clock, start = self.stored.clock, self.stored.start
+        absent = np.zeros(self.steps - self.past, dtype=bool)
+        absent[: max(self.first - self.past, 0)] = True
+        for time, length in ledger.get(GAPS, ()):
+            first = clock.step_index(start, np.array([time[:-1]], dtype="datetime64[s]")).item()
+            absent[max(first - self.past, 0) : max(first + length - self.past, 0)] = True
+        times = clock.instants(start, self.past + np.arange(len(absent)))
+        absent &= self.data.clock.is_open(times)
+        return count_gaps(times, absent) if absent.any() or GAPS in ledger else {}
+
     def draft(
         self, appended: Appended, ledger: Mapping[str, Any], source: Mapping[str, Any]
     ) -> Draft:
         """Return the new version; without any change it is the current one."""
         manifest, clock, start = self.stored.manifest, self.stored.clock, self.stored.start
         if not appended:
-            return _same(manifest)
+            return _same(manifest, source)
         files: dict[str, Writer] = {}
         blocks, kept = {}, {n: f for n, f in manifest.files.items() if n in _BESIDE}
         for layer, growth in self.growths.items():
@@ -389,13 +401,9 @@ class _Addition:
 
     def _about(self, appended: Appended, ledger: Mapping[str, Any]) -> dict[str, Any]:
         """Return what changes in the description of the panel."""
-        counts = add_counts(self.stored.manifest.about["counts"], ledger)
+        counted = {**ledger, **self._count_gaps(ledger)}
+        counts = add_counts(self.stored.manifest.about["counts"], counted)
         counts = add_counts(counts, self.data.counts)
-        hole = self._hole()
-        if len(hole):
-            time = self.stored.clock.instants(self.stored.start, hole[:1])[0]
-            gap = {"completed_steps": len(hole), "gaps": [[f"{time}Z", len(hole)]]}
-            counts = add_counts(counts, gap)
         holidays = _extend(self.stored.clock, self.stored.start, self.steps)
         hours = self.locations.has_hours
         return {
@@ -422,10 +430,14 @@ class _Addition:
         return shifted if old is None else old.add(shifted)
 
 
-def _same(manifest: Manifest) -> Draft:
+def _same(manifest: Manifest, source: Mapping[str, Any]) -> Draft:
+    """Return the current version, or if more is known of its source, one of the same data."""
+    about = {**manifest.about, **source}
+    is_current = about == manifest.about
+    parents = manifest.parents if is_current else {"panel": manifest.digest}
     return Draft(
-        manifest.kind, manifest.version, {}, manifest.about, manifest.parents, manifest.recipe,
-        kept=manifest.files,
+        manifest.kind, manifest.version, {}, about, parents, manifest.recipe,
+        kept=manifest.files, keeps_versions=not is_current,
     )  # fmt: skip
 
 

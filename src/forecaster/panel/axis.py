@@ -14,11 +14,12 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.clock.clock import Clock
-from forecaster.clock.zone import Resolved, to_local, to_utc
+from forecaster.clock.zone import Resolved, Times, to_local, to_utc
 from forecaster.config import MONTH_MINUTES, PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 
 VALUES = "y"  # the layer of the forecast values; all others are covariates
+GAPS = "gaps"  # among the counts: first time and length of each
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12
@@ -153,13 +154,17 @@ def settle_gaps(
     if config.gaps == "refuse":
         check_axis(placed.seconds[~absent], clock_of(config), "time axis")
         return placed
+    gaps = count_gaps(placed.seconds.astype("datetime64[s]"), absent)
+    return replace(placed, counts={**placed.counts, **gaps})
+
+
+def count_gaps(times: Times, absent: Bool[np.ndarray, " U"]) -> dict[str, Any]:
+    """Return the number of steps without a row, and the first time and length of each gap."""
     starts = np.flatnonzero(np.diff(absent.astype(np.int8), prepend=0) == 1)
     ends = np.flatnonzero(np.diff(absent.astype(np.int8), append=0) == -1)
-    stamps = placed.seconds[starts].astype("datetime64[s]")
     lengths = (ends - starts + 1).tolist()
-    gaps = [[f"{stamp}Z", length] for stamp, length in zip(stamps, lengths, strict=True)]
-    counts = {**placed.counts, "completed_steps": int(absent.sum()), "gaps": gaps}
-    return replace(placed, counts=counts)
+    gaps = [[f"{time}Z", length] for time, length in zip(times[starts], lengths, strict=True)]
+    return {"completed_steps": int(absent.sum()), GAPS: gaps}
 
 
 def to_instants(rows: SeriesTable, config: PanelConfig) -> SeriesTable:

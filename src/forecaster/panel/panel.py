@@ -660,6 +660,7 @@ class Panel:
         folder: Path | str,
         recipe: Recipe | None = None,
         parents: Mapping[str, str] | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> "Panel":
         """Publish the panel as a folder, and return it with its hash.
 
@@ -667,6 +668,7 @@ class Panel:
             folder: the folder to write; a panel that it holds becomes an older version.
             recipe: the recipe that made it, saved beside it.
             parents: hashes of the artifacts it was made from.
+            about: what the manifest says of its source, such as up to where that was read.
         """
         files: dict[str, Writer] = {LOCATIONS: locations_writer(self.locations)}
         M, blocks = len(self.values), {}
@@ -683,7 +685,7 @@ class Panel:
             kind="panel",
             version=FORMAT,
             files=files,
-            about={**self._about(), "blocks": blocks},
+            about={**(about or {}), **self._about(), "blocks": blocks},
             parents=parents or {},
             recipe=recipe.digest() if recipe is not None else None,
             about_bytes=self.values.nbytes,
