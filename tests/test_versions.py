@@ -81,6 +81,16 @@ def test_a_rollback_after_a_promotion_goes_to_what_was_current_then(runs: Versio
     assert runs.rollback().version == "v0003"
 
 
+def test_a_version_is_taken_back_by_a_move_to_an_older_one(runs: Versions):
+    assert not runs.taken_back
+    runs.rollback()
+    assert runs.taken_back == {"v0003"}
+    runs.promote("v0001")
+    assert runs.taken_back == {"v0002", "v0003"}
+    runs.promote("v0003")
+    assert runs.taken_back == {"v0002"}
+
+
 def test_an_unfinished_version_is_listed_and_cannot_be_promoted(runs: Versions):
     begin_run(runs.next_folder(), "Ridge", Recipe())
     assert [version.is_finished for version in runs.entries()] == [True, True, True, False]

@@ -100,6 +100,13 @@ class Versions:
         """All moves of the current version, the first one first."""
         return _moves(read_manifest(self.folder, kind=KIND))
 
+    @property
+    def taken_back(self) -> frozenset[str]:
+        """The versions that were current until an older one was made current instead."""
+        manifest = read_manifest(self.folder, kind=KIND)
+        left = {m.before for m in _moves(manifest) if m.before and _is_older(m.version, m.before)}
+        return frozenset(left - {manifest.about["current"]})
+
     def entries(self) -> tuple[Version, ...]:
         """All versions, the oldest first; one that is being trained too."""
         folders = (path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
@@ -196,6 +203,10 @@ def run_folder(folder: Path) -> Path:
 def save_verdict(version: Path, verdict: Mapping[str, Any]) -> None:
     """Publish the verdict about a version in its folder."""
     publish(version / VERDICT, Draft(VERDICT, VERDICT_FORMAT, {}, verdict))
+
+
+def _is_older(name: str, than: str) -> bool:
+    return int(name[1:]) < int(than[1:])
 
 
 def _read_version(folder: Path) -> Version:

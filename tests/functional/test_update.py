@@ -43,3 +43,15 @@ def test_the_command_prints_one_line_and_exits_by_the_verdict(
     _, table, _ = run("runs", runs, "--json")
     listed = json.loads(table)["versions"][1]
     assert (listed["began_from"], listed["verdict"]) == ("v0001", "promote")
+
+
+def test_a_repeated_update_says_that_a_version_was_taken_back(
+    runs: Path, run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    words: list[Any] = ["update", runs, "--panel", tmp_path / "panel"]
+    run(*words)
+    run("runs", runs, "--rollback")
+    code, printed, said = run(*words, "--exit-code")
+    assert code == 10
+    assert printed.startswith("v0002: kept v0001; ")
+    assert "taken back; newer data or --promote always may replace v0001" in said

@@ -118,6 +118,57 @@ def test_an_update_that_is_repeated_changes_nothing(judged: Path, newer: Panel) 
     assert content(judged) == before
 
 
+def test_a_version_that_was_rolled_back_stays_so_until_it_is_asked_for(
+    judged: Path, newer: Panel
+) -> None:
+    make(judged, newer)
+    versions = Versions(judged)
+    versions.rollback()
+    before = content(judged)
+    repeated = make(judged, newer)
+    assert (repeated.version.name, repeated.current) == ("v0002", "v0001")
+    assert repeated.was_finished
+    assert repeated.was_taken_back
+    assert content(judged) == before
+    assert make(judged, newer, UpdateSettings(promote="always")).current == "v0002"
+
+
+def test_newer_data_may_replace_what_was_rolled_back_to(
+    judged: Path, newer: Panel, tmp_path: Path
+) -> None:
+    make(judged, newer)
+    Versions(judged).rollback()
+    grown = newer.steps(0, len(newer.values) - 24).save(tmp_path / "grown")  # another panel
+    updated = make(judged, grown)
+    assert (updated.version.name, updated.current) == ("v0003", "v0003")
+
+
+def test_a_rollback_over_two_versions_is_respected_too(
+    judged: Path, newer: Panel, tmp_path: Path
+) -> None:
+    later = newer.steps(0, len(newer.values) - 24).save(tmp_path / "later")
+    make(judged, newer, UpdateSettings(promote="always"))
+    make(judged, later, UpdateSettings(promote="always"))
+    versions = Versions(judged)
+    versions.rollback()
+    versions.rollback()
+    assert versions.current == "v0001"
+    assert make(judged, newer).current == "v0001"
+    assert len(versions.entries()) == 3
+
+
+def test_other_days_held_out_are_judged_anew(judged: Path, newer: Panel) -> None:
+    make(judged, newer)
+    week = UpdateSettings(held_out_days=7)
+    updated = make(judged, newer, week)
+    assert updated.version.name == "v0003"
+    assert not updated.was_finished
+    first, last = (np.datetime64(t.rstrip("Z")) for t in updated.verdict["held_out"])
+    assert (last - first) / np.timedelta64(1, "D") == pytest.approx(7, abs=0.05)
+    repeated = make(judged, newer, week)
+    assert (repeated.version.name, repeated.was_finished) == ("v0003", True)
+
+
 @pytest.mark.parametrize("stage", ["training from", "comparing with"])
 def test_an_update_that_is_killed_ends_with_the_same_bytes(
     stage: str, runs: Path, newer: Panel, undisturbed: Path

@@ -41,7 +41,8 @@ def update(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Train a challenger from the current version, compare both, and promote the better one.
 
-    The same command resumes an interrupted update. Repeated afterwards, it changes nothing.
+    The same command resumes an interrupted update. Repeated afterwards, it changes nothing: a
+    version that was rolled back stays so until newer data or --promote always.
     """
     from forecaster.pipeline.update import UpdateSettings
     from forecaster.pipeline.update import update as update_runs
@@ -54,7 +55,7 @@ def update(  # noqa: PLR0913, PLR0917 (one option each)
     if record is not None:
         _record(record, updated)
     if updated.was_finished:
-        terminal.say(f"{updated.version.name} was trained on this panel and compared before")
+        terminal.say(_describe_finished(updated))
     if as_json:
         content = {name: updated.verdict[name] for name in updated.verdict if name != "daily"}
         print(json.dumps({**content, "promoted": updated.is_promoted, "current": updated.current}))
@@ -83,6 +84,14 @@ def _print_verdict(updated: "Updated") -> None:
     verdict = updated.verdict
     outcome = "promoted" if updated.is_promoted else f"kept {updated.current}"
     print(f"{updated.version.name}: {outcome}; {verdict['reason']}")
+
+
+def _describe_finished(updated: "Updated") -> str:
+    name = updated.version.name
+    text = f"{name} was trained on this panel and compared before"
+    if updated.is_promoted or not updated.was_taken_back:
+        return text
+    return f"{text}, and taken back; newer data or --promote always may replace {updated.current}"
 
 
 def _write_page(updated: "Updated") -> None:

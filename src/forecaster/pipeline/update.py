@@ -48,6 +48,7 @@ class Updated:
     verdict: Mapping[str, Any]
     current: str
     was_finished: bool  # before this call
+    was_taken_back: bool = False  # by a person, after it had been current
 
     @property
     def is_promoted(self) -> bool:
@@ -72,14 +73,14 @@ def update(
         on_progress: called with the progress of the training.
     """
     versions = Versions(runs)
-    judged = _judged_on(versions, panel)
-    if judged is not None:
-        return _settle(versions, judged, settings, was_finished=True)
     champion_version = versions.find(versions.current_folder.name)
     champion = load_estimator(champion_version.folder)
     run = _run_of(champion)
     panel = _as_trained(run, panel, settings)
     splits = _split(run, panel, settings)
+    judged = _judged_on(versions, panel, splits)
+    if judged is not None:
+        return _settle(versions, judged, settings, was_finished=True)
     folder = _folder(versions, *identify_refit(run, panel, splits))
     say(f"{folder.name}: training from {champion_version.name}")
     challenger = refit_in(folder, champion, panel, splits, say, on_progress)
@@ -110,14 +111,20 @@ def compare_versions(
     return challenge(*sides, origins, more)
 
 
-def _judged_on(versions: Versions, panel: Panel) -> Version | None:
-    """The newest version that was trained on a panel by the current one, or is the current one."""
+def _judged_on(versions: Versions, panel: Panel, splits: Splits) -> Version | None:
+    """The newest version that these days of a panel have judged, if it still counts.
+
+    It is the current version, was trained from it, or was taken back by a person.
+    """
     current = versions.find(versions.current_folder.name)
+    taken_back = versions.taken_back
     for version in reversed(versions.entries()):
-        parents = version.manifest.parents
+        parents, verdict = version.manifest.parents, version.verdict
+        if verdict is None or parents.get("panel") != panel.digest:
+            continue
         from_current = parents.get(PARENT) == current.manifest.digest
-        same = version.name == current.name or from_current
-        if version.verdict is not None and same and parents.get("panel") == panel.digest:
+        counts = version.name in {current.name, *taken_back} or from_current
+        if counts and verdict.get("held_out") == list(splits.test[0]):
             return version
     return None
 
@@ -125,12 +132,15 @@ def _judged_on(versions: Versions, panel: Panel) -> Version | None:
 def _settle(
     versions: Versions, version: Version, settings: UpdateSettings, *, was_finished: bool
 ) -> Updated:
-    """Promote a judged version, if it is to be."""
+    """Promote a judged version, if it is to be; one that was taken back only on demand."""
     verdict = version.verdict or {}
-    wanted = {"always": True, "never": False, "auto": verdict.get("verdict") == "promote"}
+    was_taken_back = version.name in versions.taken_back
+    is_better = verdict.get("verdict") == "promote" and not was_taken_back
+    wanted = {"always": True, "never": False, "auto": is_better}
     if wanted[settings.promote]:
         versions.promote(version.name)
-    return Updated(version, verdict, str(versions.current), was_finished)
+    current = str(versions.current)
+    return Updated(version, verdict, current, was_finished, was_taken_back)
 
 
 def _as_trained(run: Run, panel: Panel, settings: UpdateSettings) -> Panel:
