@@ -78,6 +78,7 @@ OTHER_VALUES = [
     {"preset": "paper"},
     {"preset": "best"},
     {"mixer": {"hidden": 8}},
+    {"boosting": {"objective": "poisson"}},
     {"stid": {"inputs": "lags"}},
     {"stid": {"embedding": 8}},
     {"stid": {"n_layers": 1}},

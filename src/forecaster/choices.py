@@ -40,6 +40,7 @@ MemberName = Literal[
     "Ridge",
     "Boosting",
 ]
+Objective = Literal["squares", "poisson"]
 InputKind = Literal["recent", "lags"]
 Weather = Literal["observed", "persist", "climatology", "none"]
 EngineName = Literal["duckdb", "spark"]

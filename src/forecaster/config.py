@@ -24,6 +24,7 @@ from forecaster.choices import (
     Kind,
     MemberName,
     Nonexistent,
+    Objective,
     PositionKind,
     Precision,
     Subtract,
@@ -499,6 +500,15 @@ class DCRNNConfig(KernelConfig):
     diffusion_steps: int = Field(default=2, ge=1, description="diffusion steps in each direction")
     sampling_decay: float = Field(
         default=2_000.0, gt=0.0, description="decay of scheduled sampling, in training steps"
+    )
+
+
+class BoostingConfig(Stage):
+    """What boosted trees minimise."""
+
+    objective: Objective = Field(
+        default="squares",
+        description="`poisson`: the deviance of counts, whose variance is their mean",
     )
 
 

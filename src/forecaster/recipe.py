@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from forecaster.config import (
     CLOCK_CHANGE_MINUTES,
     PACE,
+    BoostingConfig,
     DCRNNConfig,
     EnsembleConfig,
     EvaluationConfig,
@@ -51,7 +52,8 @@ _MIXER_TRAINING: dict[str, Any] = {
 
 _SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
 MAX_BYTES = 1 << 20  # of the file of a recipe
-PEERS = ("stid", "graph_wavenet", "staeformer")  # sections of the peers of today
+# Sections that earlier versions did not have.
+LATER = ("boosting", "stid", "graph_wavenet", "staeformer", "ensemble")
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -81,6 +83,7 @@ class Recipe(Stage):
     model: ModelConfig = ModelConfig()
     mixer: MixerConfig = MixerConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
+    boosting: BoostingConfig = BoostingConfig()
     ensemble: EnsembleConfig | None = Field(
         default=None, description="the members of an Ensemble; without it, the usual ones"
     )
@@ -162,7 +165,7 @@ class Recipe(Stage):
         for name in ("trips", "table"):
             if content[name] is not None and content[name]["query"] is None:
                 del content[name]["query"]
-        for name in (*PEERS, "ensemble"):  # nor do those from before there were these models
+        for name in LATER:  # nor do those from before there were these models
             if getattr(self, name) == type(self).model_fields[name].default:
                 del content[name]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)

@@ -29,6 +29,7 @@ PEERS = {
 # Models that change the recipe: estimator and changed values.
 VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     **LAGGED,
+    "Boosting-poisson": ("Boosting", {"boosting": {"objective": "poisson"}}),  # counts only
     "Transformer-best": ("Transformer", {}),
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),

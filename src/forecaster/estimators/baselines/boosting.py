@@ -13,8 +13,9 @@ from jaxtyping import Float32, Float64, Int64
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
 from forecaster.config import LagConfig
-from forecaster.errors import DataError, count_of, need_extra
+from forecaster.errors import ConfigError, DataError, count_of, need_extra
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.objectives import LIGHTGBM_NAMES, objective_of
 from forecaster.estimators.baselines.step_models import (
     ALL_STEPS,
     ModelInputs,
@@ -38,8 +39,7 @@ MAX_TRAINING, MAX_VALIDATION = 2_000_000, 500_000  # rows; with the paper's lags
 # Rows of the models of all steps together: 24 steps then take as long as three of all rows.
 MAX_TRAINING_SUM, MAX_VALIDATION_SUM = 3 * MAX_TRAINING, 3 * MAX_VALIDATION
 ROUNDS, PATIENCE = 1_000, 50  # most trees of a step ahead; trees without improvement
-PARAMETERS = {  # common starting values; squared errors, since RMSE is the first metric
-    "objective": "l2",
+PARAMETERS = {  # common starting values
     "learning_rate": 0.05,
     "num_leaves": 63,
     "feature_fraction": 0.8,
@@ -74,16 +74,17 @@ class TrainingTable:
     """The inputs, targets and weights of the trees of one step ahead."""
 
     inputs: list[np.ndarray]  # blocks of rows
-    target: Float32[np.ndarray, " R"]  # scaled
+    target: Float32[np.ndarray, " R"]  # as the objective takes it
     weight: Float64[np.ndarray, " R"]
 
 
 class Boosting(Estimator):
     """Gradient-boosted trees (LightGBM): one model per step ahead for all locations.
 
-    `ŷ_{t+k} = Σ trees_k(lags of the location, a_{t+k}, the location's mean and deviation)`. The
-    number of trees is chosen on validation. Beyond 24 steps ahead only some have trees of their
-    own (`step_models`).
+    `ŷ_{t+k} = Σ trees_k(lags of the location, a_{t+k}, the location's mean and deviation)`; with
+    `boosting.objective = "poisson"` the exponential of that sum (`objectives`). The number of
+    trees is chosen on validation. Beyond 24 steps ahead only some have trees of their own
+    (`step_models`).
     """
 
     seeded = True
@@ -96,11 +97,15 @@ class Boosting(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Boost the trees of every step ahead that has its own."""
+        objective = self.recipe.boosting.objective
+        if objective == "poisson" and data.panel.kind != "count":
+            raise ConfigError(
+                f'boosting.objective = "poisson" is for counts, and these are {data.panel.kind}s; '
+                'take "squares"'
+            )
         lightgbm = need_extra("lightgbm", "baselines")
-        scaler, steps = (
-            fit_scaler(data.panel, data.train),
-            modelled_steps(self.recipe.lags.horizon),
-        )
+        scaler = fit_scaler(data.panel, data.train)
+        steps = modelled_steps(self.recipe.lags.horizon)
         generator = np.random.default_rng(self.recipe.training.seed)
         windows, locations = data.windows, _varied(data)
         N = len(locations)
@@ -110,6 +115,7 @@ class Boosting(Estimator):
         validation = draw_rows(windows.validation, locations, most, generator)
         parameters = {
             **PARAMETERS,
+            "objective": LIGHTGBM_NAMES[objective],
             "seed": int(generator.integers(2**31)),
             "num_threads": 1 if len(train.location) <= MAX_SINGLE_THREAD else 0,  # 0: all
         }
@@ -129,7 +135,8 @@ class Boosting(Estimator):
         self, data: TrainingData, scaler: Scaler, rows: OriginLocations, k: int
     ) -> TrainingTable:
         """The table of step t+k; rows whose target is missing are left out."""
-        lags, scale = self.recipe.lags, scaler.values
+        lags = self.recipe.lags
+        objective = objective_of(self.recipe.boosting.objective, scaler.values)
         truth = data.panel.values[rows.origin + k, rows.location]
         observed = np.isfinite(truth)
         if not observed.any():
@@ -146,8 +153,8 @@ class Boosting(Estimator):
             coming = ModelInputs.of_step(origins, auxiliary[:, 0], local[:, 0], k)
             pairs = OriginLocations(row, location[block])
             inputs.append(make_inputs(data.filled, coming, scaler, lags, pairs))
-        target = (truth[observed] - scale.mean[location]) / scale.deviation[location]
-        return TrainingTable(inputs, target, _weigh(scale.deviation, location))
+        target = objective.targets(truth[observed], location)
+        return TrainingTable(inputs, target, _weigh(objective.deviation, location))
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
@@ -167,7 +174,7 @@ class Boosting(Estimator):
                 table = make_inputs(inputs.panel, coming, scaler, lags, rows)
                 scaled.append(varied * trees.predict(number, table).reshape(-1, N))
             sums[:, coming.columns] = coming.spread(np.concatenate(scaled))
-        return scaler.values.undo(sums)
+        return objective_of(self.recipe.boosting.objective, scaler.values).forecasts(sums)
 
     def trees(self, arrays: Arrays) -> Trees:
         """The trees of a run."""
