@@ -9,7 +9,7 @@ from types import TracebackType
 
 def main() -> None:
     """Run the command; nothing that goes wrong shows a traceback without `--debug`."""
-    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    interruptible = signal.getsignal(signal.SIGINT) in {signal.default_int_handler, signal.SIG_DFL}
     if interruptible:  # an interrupt while modules load ends the process at once
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if "--debug" not in sys.argv:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import forecaster
+
 Run = Callable[..., tuple[int, str, str]]
 Odd = Callable[[np.random.Generator], bytes]
 ROWS = b"unique_id,ds,y\n" + b"".join(b"a,2024-05-%02d,%d\n" % (d, d) for d in range(1, 29))
+SOURCES = str(Path(forecaster.__file__).parents[1])
 SUFFIXES = (".csv", ".csv", ".csv.gz", ".parquet", ".xlsx", ".toml", ".json", ".geojson", "")
 TABLE = ("ingest", "table", "FILE", "--timezone", "UTC", "--out", "OUT")
 TRIPS = ("ingest", "trips", "FILE", "--timezone", "UTC", "--out", "OUT")
@@ -111,31 +115,71 @@ def test_A5_no_odd_file_shows_a_traceback(
         assert len(errors) < 5_000, told
 
 
-# It tells when the command has been reached; before that Python itself starts.
-START = """
-import signal, forecaster.__main__ as program
-set_handler = signal.signal
-def tell(*words):
-    signal.signal = set_handler
-    set_handler(*words)
-    print(flush=True)
-signal.signal = tell
-program.main()
+SCRIPT = """
+import re
+import sys
+from {module} import {function}
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit({function}())
+"""  # what pip writes
+# It interrupts itself at an import of the command's, counted from its first module on.
+AT_AN_IMPORT = """
+import os, re, signal, sys
+left = int(sys.argv.pop(1))
+def interrupt(event, words):
+    global left
+    if event == "import" and (words[0] == "{module}" or "{module}" in sys.modules):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(interrupt)
 """
 
 
+@pytest.fixture
+def program() -> dict[str, str]:
+    """Return the module and the function that the installed command imports."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    module, _, function = tomllib.loads(text)["project"]["scripts"]["forecaster"].partition(":")
+    return {"module": module, "function": function}
+
+
 @pytest.mark.slow
-def test_A5_an_early_interrupt_shows_no_traceback(rounds: Callable[[int, int], int]) -> None:
-    for delay in np.linspace(0.0, 0.5, rounds(6, 50)):
-        words = [sys.executable, "-c", START, "serve", "--demo", "--port", "0"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
+@pytest.mark.parametrize(("number", "quick"), [(signal.SIGINT, 5), (signal.SIGTERM, 2)])
+def test_A5_an_early_signal_shows_no_traceback_of_ours(
+    number: signal.Signals,
+    quick: int,
+    program: dict[str, str],
+    tmp_path: Path,
+    rounds: Callable[[int, int], int],
+) -> None:
+    (tmp_path / "forecaster").write_text(SCRIPT.format(**program))
+    words = [sys.executable, tmp_path / "forecaster", "serve", "--demo", "--port", "0"]
+    for delay in np.linspace(0.0, 1.0, rounds(quick, 50)):
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             time.sleep(delay)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, errors = process.communicate(timeout=60)
-        assert process.returncode in {5, -signal.SIGINT}, errors.decode()
-        assert b"Traceback" not in errors, errors.decode()
+        told = f"{delay:.3f} s: {process.returncode}\n{errors.decode()}"
+        if b"Traceback" in errors:  # Python itself was starting: no frame is of this program
+            assert number == signal.SIGINT, told
+            assert SOURCES not in told, told
+        else:
+            assert process.returncode in {0, 5, -number}, told
+
+
+@pytest.mark.slow
+def test_A5_an_interrupt_at_an_import_shows_no_traceback(
+    program: dict[str, str], rounds: Callable[[int, int], int]
+) -> None:
+    words = [sys.executable, "-c", AT_AN_IMPORT.format(**program) + SCRIPT.format(**program)]
+    for at in np.unique(np.geomspace(2, 150, rounds(5, 50)).astype(int)):
+        done = subprocess.run(
+            [*words, str(at), "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode in {5, -signal.SIGINT}, f"import {at}: {done}"
+        assert "Traceback" not in done.stderr, f"import {at}: {done}"
 
 
 LIMITS = {
