@@ -119,17 +119,20 @@ def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict
     return {"type": "FeatureCollection", **shared, "features": features}
 
 
-def to_arrow(forecast: Forecast, basis: Mapping[str, Any], column: int | None = None) -> bytes:
+def to_arrow(
+    forecast: Forecast, basis: Mapping[str, Any], columns: Sequence[int] | None = None
+) -> bytes:
     """Return the long table as an Arrow stream, with all digits and the basis in its metadata.
 
     Args:
         forecast: the forecast.
         basis: model, data and origin.
-        column: of a single location; None: all.
+        columns: of the locations; None: all.
     """
     batch, K = forecast.batch or to_batch(forecast), len(forecast.y_hat)
-    if column is not None:
-        batch = batch.slice(column * K, K)
+    if columns is not None:
+        rows = np.add.outer(np.array(columns, dtype=np.int64) * K, np.arange(K))
+        batch = batch.take(pa.array(rows.ravel()))
     schema = batch.schema.with_metadata({BASIS_METADATA: json.dumps(basis).encode()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:

@@ -26,12 +26,17 @@ from forecaster.serve.http.routes import (
     problem_responses,
 )
 from forecaster.serve.http.schemas import read_time
+from forecaster.serve.http.selection import (
+    After,
+    Box,
+    DataVersion,
+    Limit,
+    LocationId,
+    Selection,
+)
 from forecaster.serve.problems import Problem
 
 Format = Literal["json", "csv", "geojson", "arrow"]
-LocationId = Annotated[
-    str, Query(min_length=1, max_length=200, description="the id of a location")
-]
 StepTime = Annotated[
     str, Query(max_length=40, description="a step by its beginning, with its offset")
 ]
@@ -74,29 +79,43 @@ async def graph(request: Request, engine: EngineParameter) -> Response:
     responses={200: {"content": FORECAST_CONTENT}, **problem_responses((409,))},
     response_class=Response,
 )
-async def forecast(
+async def forecast(  # noqa: PLR0913, PLR0917 (the parameters of its URL)
     request: Request,
     engine: EngineParameter,
     at: StepTime | None = None,
     location: LocationId | None = None,
+    box: Box | None = None,
+    limit: Limit | None = None,
+    after: After | None = None,
+    data_version: DataVersion | None = None,
     format: Format | None = None,  # noqa: A002 (its name in the URL)
 ) -> Response:
     """Return the coming steps, from the newest origin or from `at`.
 
     A location that the run was not trained on is there after its first day of observations.
-    Without `format` it is JSON, or an Arrow stream if the header Accept names one.
+    Without `format` it is JSON, or an Arrow stream if the header Accept names one. With `limit`
+    the header Link leads from page to page of the same forecast, until it is missing.
     """
     form = format or choose_format(request)
     deadline = time.monotonic() + engine.worker.seconds
+    selection = Selection(location, box, limit, after, data_version)
+    selection.check()
     if location is not None:
         find_column(engine.data.snapshot, location)
     origin = None if at is None else find_origin(engine, at)
-    result, freshness = await engine.forecast(origin)
-    columns = None if location is None else [forecast_column(engine, result, location)]
+    if data_version is None:
+        result, freshness = await engine.forecast(origin)
+    else:
+        result, freshness = engine.kept_forecast(origin, data_version)
+    if location is None:
+        columns = selection.columns(result.locations)
+    else:
+        columns = [forecast_column(engine, result, location)]
     basis = content.forecast_basis(result, freshness)
     age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
     etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, form)).encode())
     headers = {"ETag": etag, "Cache-Control": cache_control(engine), "Vary": "Accept"}
+    headers |= selection.next_page(result, columns, format)
     if has_etag(request, etag):
         return Response(status_code=304, headers=headers)
     job = partial(encode_forecast, result, basis, columns, form)
@@ -195,8 +214,7 @@ def encode_forecast(
 ) -> tuple[bytes, str]:
     """Return a forecast in the requested format, and its media type."""
     if form == "arrow":
-        column = None if columns is None else columns[0]
-        return encode.to_arrow(result, basis, column), arrow.MEDIA_TYPE
+        return encode.to_arrow(result, basis, columns), arrow.MEDIA_TYPE
     if form == "csv":
         return encode.to_csv(result, basis, columns), "text/csv"
     if form == "geojson":
