@@ -2,7 +2,9 @@
 
 import importlib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
 from types import ModuleType
@@ -17,6 +19,7 @@ _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"  # letters w
 _SELECTORS = {chr(n) for n in (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))}
 _JOINERS = "\u200c\u200d"  # of Persian and Indic letters, and of emoji
 _VARIANTS = "\ufe0e\ufe0f"  # of the symbol before, as text or emoji
+_AS_OPTIONS = ContextVar("as_options", default=False)
 
 
 def is_hidden(letter: str, before: str = "") -> bool:
@@ -139,6 +142,21 @@ def nearest_name(wrong: str, names: Sequence[str]) -> str:
 
     near = get_close_matches(wrong[:MAX_TEXT], names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Name settings in messages as the options of the command: `--kind count`."""
+    token = _AS_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _AS_OPTIONS.reset(token)
+
+
+def setting(name: str, value: str) -> str:
+    """Return a setting as it is given: `kind="count"` in Python, `--kind count` of the command."""
+    return f"--{name.replace('_', '-')} {value}" if _AS_OPTIONS.get() else f'{name}="{value}"'
 
 
 def need_extra(module: str, extra: str) -> ModuleType:

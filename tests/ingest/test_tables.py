@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.config import PanelConfig, TableConfig
-from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.layout import (
+from forecaster.errors import ConfigError, DataError, naming_options
+from forecaster.ingest.tables import ingest_table
+from forecaster.panel.panel import Panel, write_table
+from forecaster.reading.layout import (
     ID_NAMES,
     TIME_NAMES,
     VALUE_NAMES,
@@ -19,8 +21,6 @@ from forecaster.ingest.layout import (
     guess_layout,
     parse_layout,
 )
-from forecaster.ingest.tables import ingest_table
-from forecaster.panel.panel import Panel, write_table
 from forecaster.reading.load import Table, load
 
 STEPS, PLACES = 29, 3
@@ -187,7 +187,7 @@ UNCLEAR: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
 @pytest.mark.parametrize("case", UNCLEAR)
 def test_what_stays_unclear_is_asked_for(case: str) -> None:
     make, question = UNCLEAR[case]
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as caught, naming_options():
         ingest(make())
     assert str(caught.value) == f"table: {question}"
 

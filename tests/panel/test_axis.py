@@ -76,7 +76,7 @@ def test_S5_missing_steps_are_counted_and_the_first_few_named() -> None:
     assert str(caught.value) == (
         "time axis: 1 fault\n  missing 7 steps: 2014-06-01T03:00:00Z, 2014-06-01T04:00:00Z, "
         "2014-06-01T11:00:00Z, 2014-06-01T12:00:00Z, 2014-06-01T13:00:00Z, …; "
-        "give rows without a value for steps that were not observed"
+        'give rows without a value for steps that were not observed, or gaps="null"'
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.errors import DataError, Faults
+from forecaster.errors import DataError, Faults, naming_options
 from forecaster.panel.columns import encode_ids, need_columns, numbers
 from forecaster.reading.load import load
 from forecaster.reading.times import parse_times
@@ -136,7 +136,9 @@ def test_I20_a_negative_count_is_named_by_its_row() -> None:
     rows = "row 2 (-1), row 4 (-2)"
     (fault,) = faults
     assert fault.startswith(f"column 'y': 2 values below 0, impossible for a count: {rows}; ")
-    assert "--kind measurement" in fault
+    assert fault.endswith('for measurements give kind="measurement"')
+    with naming_options():
+        assert read_numbers([-1], minimum=0.0)[1][0].endswith("give --kind measurement")
     assert read_numbers([3, -1])[1] == []
 
 

@@ -370,7 +370,11 @@ def test_any_table_makes_a_panel_or_an_error_that_explains(
     frame = pd.DataFrame(rows, columns=["unique_id", "ds", "y", "rain"])
     try:
         made = Panel.from_long(
-            frame, timezone="America/New_York", ambiguous=ambiguous, nonexistent=nonexistent
+            frame,
+            timezone="America/New_York",
+            kind="count",
+            ambiguous=ambiguous,
+            nonexistent=nonexistent,
         )
     except DataError:
         return
@@ -732,7 +736,7 @@ def test_I20_a_negative_count_is_refused_by_row() -> None:
     frame = one_place([5, -1, 0], times("2014-06-01", 3))
     message = r"column 'y': 1 value below 0, impossible for a count: row 2 \(-1\)"
     with pytest.raises(DataError, match=message) as caught:
-        Panel.from_long(frame, timezone="UTC")
+        Panel.from_long(frame, timezone="UTC", kind="count")
     assert caught.value.exit_code == 3
     assert Panel.from_long(frame, timezone="UTC", kind="measurement").values[1, 0] == -1
 

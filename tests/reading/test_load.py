@@ -273,11 +273,11 @@ def test_bars_around_rows_and_ruled_lines_are_no_cells(tmp_path: Path) -> None:
 
 def test_numbers_that_may_have_thousands_or_decimals_are_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path, "id;n\na;1,234\nb;5,678\n")
-    with pytest.raises(ConfigError, match=r"'1,234' may have thousands or decimals; give --decim"):
+    with pytest.raises(ConfigError, match="'1,234' may have thousands or decimals; give dec"):
         load(path)
     assert load(path, rules=ReadRules(decimal=","))[0]["n"].to_pylist() == [1.234, 5.678]
     assert load(path, rules=ReadRules(decimal="."))[0]["n"].to_pylist() == [1234.0, 5678.0]
-    with pytest.raises(ConfigError, match=r"written both as '1,5' and '2\.5'; give --decimal"):
+    with pytest.raises(ConfigError, match=r"written both as '1,5' and '2\.5'; give decimal="):
         load(put(tmp_path, "id;n\na;1,5\nb;2.5\n"))
 
 

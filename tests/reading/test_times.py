@@ -190,8 +190,8 @@ def test_the_whole_column_tells_days_from_months() -> None:
 def test_days_that_fit_both_orders_are_asked_for_by_the_option() -> None:
     (fault,) = days("05/06/2022", "07/08/2022")
     assert fault == (
-        "column 'ds': 05/06/2022: may be a day or a month first; give --dates day-first or "
-        "--dates month-first (in Python dates=)"
+        "column 'ds': 05/06/2022: may be a day or a month first; give dates=\"day-first\" or "
+        'dates="month-first"'
     )
     assert days("05/06/2022", dates="day-first") == ["2022-06-05"]
     assert days("05/06/2022", dates="month-first") == ["2022-05-06"]

@@ -28,7 +28,7 @@ from forecaster.cli import (
     train,
     update,
 )
-from forecaster.errors import ForecasterError, RunError, message_lines
+from forecaster.errors import ForecasterError, RunError, message_lines, naming_options
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
 OUT_OF_MEMORY = (  # how libraries say it, in other types of errors
@@ -69,7 +69,8 @@ def main(arguments: list[str] | None = None) -> None:
     leading = [word for word in words if word in GLOBAL_OPTIONS]
     remaining = [word for word in words if word not in GLOBAL_OPTIONS]
     try:
-        app(args=[*leading, *remaining], prog_name="forecaster")
+        with naming_options():
+            app(args=[*leading, *remaining], prog_name="forecaster")
     except SystemExit as leaving:
         if leaving.code != INTERRUPTED:
             raise

@@ -178,8 +178,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.databases.query import Query
     from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import find_step
-    from forecaster.ingest.tables import needed_columns
     from forecaster.panel.axis import step_settings
+    from forecaster.panel.table_rows import needed_columns
     from forecaster.remote import RemoteFile
 
     values = source = read_source(file, query)

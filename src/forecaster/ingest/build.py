@@ -18,10 +18,11 @@ from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import InputFile, InputQuery, open_inputs, parse_span, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
-from forecaster.ingest.tables import ingest_table, needed_columns
+from forecaster.ingest.tables import ingest_table
 from forecaster.ingest.weather import WEATHER_NAMES, add_weather
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.panel.renames import read_renames
+from forecaster.panel.table_rows import needed_columns
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
 from forecaster.remote import RemoteFile, is_remote

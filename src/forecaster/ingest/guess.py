@@ -8,38 +8,38 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Float32, Shaped
 
-from forecaster.choices import Kind
 from forecaster.clock.horizon import read_horizon
 from forecaster.clock.zone import to_local
 from forecaster.config import MONTH_MINUTES, LagConfig, MetricConfig, PanelConfig, TableConfig
 from forecaster.databases.query import Query
-from forecaster.errors import ConfigError, count_of, name_some
+from forecaster.errors import count_of, name_some
 from forecaster.ingest.build import Sources
 from forecaster.ingest.hot_locations.candidates import FIELDS
-from forecaster.ingest.tables import TableRows, read_rows, read_shared
 from forecaster.panel.axis import (
     DAY_MINUTES,
     VALUES,
-    Layers,
     SeriesTable,
     Step,
+    clock_changes,
     clock_of,
     guess_step,
-    to_instants,
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.storage.folder import step_fields
-from forecaster.panel.tables import read_wide
-from forecaster.panel.vintages import KNOWN_AT
+from forecaster.panel.table_rows import (
+    TableRows,
+    find_kind,
+    read_rows,
+    read_shared,
+    split_covariates,
+)
 from forecaster.reading.load import TABLE_SUFFIXES, Table, load
 from forecaster.recipe import Recipe, change, check_stage
 from forecaster.remote import RemoteFile, is_remote
 
 LEARNED_SHARE = 0.7  # the training steps, as split by share
-_FAR = -99.0  # markers from here down are asked about beside other negative values
-_MARKERS = (-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0)  # that often stand for missing values
 
 
 def guess_recipe(
@@ -59,7 +59,7 @@ def guess_recipe(
     rows = table.series
     values, step = rows.layers[VALUES], _said_step(said) or guess_step(rows, name)
     panel: dict[str, Any] = {
-        "timezone": _guess_zone(rows, step, said.pop("timezone", None)),
+        "timezone": _guess_zone(rows, step, said.pop("timezone", None) or table.zone),
         **step.settings(),
         "gaps": "null",
         "kind": said.get("kind") or find_kind(values, name),
@@ -68,7 +68,8 @@ def guess_recipe(
     }
     config = check_stage(PanelConfig, panel, source="options")
     horizon = _steps_ahead(settings, config)
-    known, past_only = _split_covariates(sources, rows, config, rules, horizon)
+    shared = None if sources.covariates is None else read_shared(sources.covariates, rules)
+    known, past_only = split_covariates(rows, shared, config, horizon)
     past_only += [name for name in config.past_only if name not in past_only]
     panel |= {"past_only": past_only} if past_only else {}
     learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # no test steps
@@ -123,73 +124,7 @@ def find_step(table: Table, rules: TableConfig | None = None) -> Step:
     return guess_step(rows.series, table.name if isinstance(table, Path) else "table")
 
 
-def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
-    """Return `count` for whole numbers from zero up, else `measurement`.
-
-    A value that often stands for a missing one is asked about: the only negative one, or one far
-    below all others.
-    """
-    observed = values[np.isfinite(values)]
-    marker = _find_marker(observed)
-    if marker is not None:
-        count = count_of(int((observed == marker).sum()), "value")
-        least = observed[observed != marker].min()
-        raise ConfigError(
-            f"{name}: {count} of {marker:g}, all others from {least:g} up; if it "
-            f"stands for missing give --missing {marker:g} (in Python missing=), otherwise "
-            "--kind measurement"
-        )
-    is_count = (observed >= 0).all() and (observed == np.round(observed)).all()
-    return "count" if is_count else "measurement"
-
-
-def _find_marker(observed: Float32[np.ndarray, " K"]) -> float | None:
-    """Return a value that may stand for missing ones; None if there is none."""
-    lowest = np.unique(observed)[:2]
-    if len(lowest) < 2 or float(lowest[0]) not in _MARKERS:  # noqa: PLR2004
-        return None
-    marker, least = map(float, lowest)
-    if least < 0:
-        return marker if marker <= _FAR and least > marker / 3 else None
-    remaining = observed[observed >= 0]
-    is_odd = marker < -1 or bool((remaining == np.round(remaining)).all())
-    return marker if is_odd else None
-
-
 # ------------------------------------------------------------------------------- covariates
-
-
-def _split_covariates(
-    sources: Sources, rows: SeriesTable, config: PanelConfig, rules: TableConfig, horizon: int
-) -> tuple[list[str], list[str]]:
-    """Return the covariates of the table that are known ahead, and all that are past-only.
-
-    A covariate is known ahead if the table holds it for the whole horizon after the last value.
-    """
-    instants = to_instants(rows, config)
-    observed = np.flatnonzero(np.isfinite(instants.layers[VALUES]).any(axis=1))
-    end = int(instants.seconds[observed[-1] if len(observed) else -1])
-    further = {n: layer for n, layer in instants.layers.items() if n != VALUES}
-    ahead = _held_ahead(instants.seconds, further, end, horizon)
-    ahead -= {*config.past_only}
-    known = [name for name in further if name in ahead]
-    past_only = [name for name in further if name not in ahead and name != config.censored]
-    table = None if sources.covariates is None else read_shared(sources.covariates, rules)
-    if table is not None and KNOWN_AT not in table.column_names:  # vintages say it themselves
-        shared = to_instants(read_wide(table, None, "ds"), config)
-        layers = {n: shared.layers[VALUES][:, [i]] for i, n in enumerate(shared.ids)}
-        ahead = _held_ahead(shared.seconds, layers, end, horizon) - {*config.past_only}
-        past_only += [name for name in shared.ids if name not in ahead]
-    return known, past_only
-
-
-def _held_ahead(
-    seconds: Int64[np.ndarray, " U"], layers: Layers, end: int, horizon: int
-) -> set[str]:
-    """Return the layers that have a value at so many times after the last value."""
-    after = seconds > end
-    held = {name: np.isfinite(layer[after]).any(axis=1).sum() for name, layer in layers.items()}
-    return {name for name, count in held.items() if count >= horizon}
 
 
 def _steps_ahead(settings: Mapping[str, Mapping[str, Any]], config: PanelConfig) -> int:
@@ -251,12 +186,16 @@ def _said_step(panel: dict[str, Any]) -> Step | None:
 
 
 def _guess_zone(rows: SeriesTable, step: Step, timezone: str | None) -> str:
-    """Return the time zone; that of days and months without a time is UTC.
+    """Return the time zone; that of months without a time is UTC.
 
-    So is that of months whose times are midnight in UTC and not in the zone.
+    So is that of days which the clock makes irregular, and of months whose times are midnight in
+    UTC and not in the zone.
     """
-    if timezone is None or (rows.naive and step.minutes >= DAY_MINUTES):
+    if timezone is None or (rows.naive and step.months):
         return "UTC"
+    if rows.naive and step.minutes >= DAY_MINUTES:
+        config = PanelConfig(timezone=timezone, step_minutes=step.minutes)
+        return "UTC" if clock_changes(rows, config) else timezone
     times = rows.seconds.astype("datetime64[s]")
     if step.months and not _are_midnights(to_local(timezone, times)) and _are_midnights(times):
         return "UTC"

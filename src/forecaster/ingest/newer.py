@@ -14,7 +14,7 @@ from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.ingest.build import Say, Sources, count_trips
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping, read_reports
-from forecaster.ingest.tables import ingest_table, read_shared, with_static
+from forecaster.ingest.tables import ingest_table, with_static
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.append import add_counts
 from forecaster.panel.assemble import SideTables
@@ -22,6 +22,7 @@ from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.panel.storage.folder import step_fields
+from forecaster.panel.table_rows import read_shared
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe, change, check_stage
 

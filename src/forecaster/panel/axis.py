@@ -7,6 +7,7 @@ Steps of months are taken from any day of their month: its first, its last, or a
 `2022-12`. Where all days are the last of their month, they end a step, otherwise they begin one.
 """
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12
 _DAY = np.timedelta64(1, "D")
+log = logging.getLogger(__name__)
 
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
@@ -180,16 +182,31 @@ def to_instants(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     return replace(rows, seconds=begin.astype(np.int64), naive=False)
 
 
+def days_as_utc(rows: SeriesTable, config: PanelConfig) -> PanelConfig:
+    """Return the settings, with UTC for days without an offset that the clock makes irregular."""
+    if not rows.naive or config.step_months or config.step_minutes % DAY_MINUTES:
+        return config
+    if not clock_changes(rows, config):
+        return config
+    log.warning("days without a time: read as UTC, not as %s", config.timezone)
+    return config.model_copy(update={"timezone": "UTC"})
+
+
 def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
     """Refuse steps that are regular in local time but not in UTC."""
-    resolved = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
-    instants = resolved.first[~resolved.nonexistent].astype(np.int64)
-    shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
-    if len(shown) == 1 < len(passed):
+    if clock_changes(rows, config):
         step = Clock("UTC", config.step_minutes).step_text
         problem = f"time axis: the clock in {config.timezone} changes, and steps of {step}"
         problem += " without an offset cannot follow it"
         raise DataError(f"{problem}; give timezone UTC to keep the times unchanged")
+
+
+def clock_changes(rows: SeriesTable, config: PanelConfig) -> bool:
+    """Whether steps are regular in local time but not in UTC."""
+    resolved = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
+    instants = resolved.first[~resolved.nonexistent].astype(np.int64)
+    shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
+    return len(shown) == 1 < len(passed)
 
 
 def _complete(rows: SeriesTable, clock: Clock) -> SeriesTable:
@@ -255,7 +272,7 @@ def check_axis(seconds: Int64[np.ndarray, " M"], clock: Clock, source: str) -> N
     elif (np.diff(index) > 1).any():
         jumps = np.diff(index)
         missing = count_of(int((jumps[jumps > 0] - 1).sum()), "step")
-        remedy = "give rows without a value for steps that were not observed"
+        remedy = 'give rows without a value for steps that were not observed, or gaps="null"'
         faults.add(f"missing {missing}: {_stamps(_missing(times[0], index, clock))}; {remedy}")
     if (gaps <= 0).any() and clock.step_months:
         at = seconds[np.flatnonzero(gaps <= 0) + 1]

@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int64
 
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import DataError, Faults, count_of, name_some, setting
 from forecaster.panel.axis import VALUES
 from forecaster.reading.load import refuse_doubled
 from forecaster.reading.times import name_rows
-
-_MEASURED = '; for measurements use --kind measurement, or kind = "measurement"'
 
 
 def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
@@ -68,7 +66,8 @@ def numbers(
         if rows.any():
             at = np.flatnonzero(rows)
             first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)
-            remedy = _MEASURED if "count" in reason else ""
+            measured = f"; for measurements give {setting('kind', 'measurement')}"
+            remedy = measured if "count" in reason else ""
             faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}{remedy}")
     with np.errstate(over="ignore"):  # overflow is already a fault
         values = values.astype(digits)

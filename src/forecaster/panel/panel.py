@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from forecaster.choices import Kind
+from forecaster.choices import DateOrder, DecimalMark, Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
-from forecaster.config import PanelConfig
+from forecaster.config import LagConfig, PanelConfig, TableConfig
 from forecaster.errors import (
     ArtifactError,
     ConfigError,
@@ -34,9 +34,11 @@ from forecaster.panel.assemble import (
     match_locations,
 )
 from forecaster.panel.axis import (
+    DAY_MINUTES,
     VALUES,
     SeriesTable,
     complete_axis,
+    days_as_utc,
     settle_gaps,
     step_settings,
     with_step,
@@ -77,14 +79,26 @@ from forecaster.panel.storage.folder import (
 )
 from forecaster.panel.storage.folder import VALUES as VALUES_LAYER
 from forecaster.panel.storage.tables import locations_writer
-from forecaster.panel.tables import read_long, read_wide
+from forecaster.panel.table_rows import (
+    WIDE_TIME,
+    TableRows,
+    find_kind,
+    read_long_rows,
+    read_shared,
+    read_wide_rows,
+    split_ahead,
+    split_covariates,
+)
 from forecaster.panel.vintages import vintages_writer
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
-from forecaster.reading.load import Table
+from forecaster.reading.load import Table, Tables
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
+Missing: TypeAlias = (
+    str | int | float | Sequence[str | int | float]
+)  # values that stand for missing ones
 HOURS_FOUND = "hours_found"  # in the ledger: opening hours are those of regular gaps
 log = logging.getLogger(__name__)
 
@@ -495,10 +509,10 @@ class Panel:
     @classmethod
     def from_long(  # noqa: PLR0913 (one keyword per setting)
         cls,
-        table: Table,
+        table: Tables,
         *,
-        timezone: str,
-        kind: Kind = "count",
+        timezone: str | None = None,
+        kind: Kind | None = None,
         step_minutes: int | None = None,
         step_months: int = 0,
         country: str | None = None,
@@ -509,18 +523,28 @@ class Panel:
         censored: str | None = None,
         hours: str | None = None,
         ambiguous: str = "null",
-        nonexistent: str = "refuse",
-        past_only: Sequence[str] = (),
+        nonexistent: str | None = None,
+        gaps: str | None = None,
+        past_only: Sequence[str] | None = None,
+        columns: str | None = None,
+        missing: Missing = (),
+        decimal: DecimalMark | None = None,
+        dates: DateOrder | None = None,
     ) -> "Panel":
-        """Return the panel of a long table: `unique_id`, `ds`, `y`, one row per value.
+        """Return the panel of a long table, one row per value, or of one series.
 
-        Further columns of numbers become local covariates. A pair of id and time without a row is
-        missing; a time without any row is refused, unless all places are closed then.
+        Columns named `unique_id`, `ds` and `y` are taken as they are: further columns must be
+        numbers and become local covariates, and a time without any row is refused, unless all
+        places are closed then. Any other table is read as `forecaster run` reads it: columns are
+        recognised, times without a row are missing, and covariates that the table does not hold
+        ahead are past-only. A pair of id and time without a row is missing.
 
         Args:
-            table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
-            timezone: IANA name; times without an offset are local times of this zone.
-            kind: `count` (never negative) or `measurement`.
+            table: a frame of pandas or polars, an Arrow table, a relation of DuckDB, or the path
+                of a file; several of them are joined.
+            timezone: IANA name; times without an offset are local times of this zone. Default:
+                the zone that the times carry, otherwise UTC.
+            kind: `count` (never negative) or `measurement`. Default: found in the values.
             step_minutes: length of a step. Default: found in the table.
             step_months: length of a step in months: 1, 3 (quarters), 12 (years).
             country: the country whose holidays are recorded, such as `US` or `US-NY`.
@@ -536,29 +560,35 @@ class Panel:
                 gaps are not closings.
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
+            gaps: times without any row: `refuse`, or `null` to add them as missing.
             past_only: covariates that are seen in the past and unknown ahead.
+            columns: which columns are meant: `time=when,id=sensor,value=flow`, or
+                `time=when,value=kwh` of one series; `date+hour` joins two.
+            missing: values that stand for missing ones, such as -999 or `["-1", "n/a"]`.
+            decimal: the decimal mark of a text file, where 1,234 could be either.
+            dates: what comes first in 05/06/2022: `day-first` or `month-first`.
         """
-        settings: dict[str, Any] = {
+        given: dict[str, Any] = {
             "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
-            "past_only": list(past_only),
+            "gaps": gaps, "past_only": None if past_only is None else list(past_only),
             "hours": hours,
+            **step_settings(step_minutes, step_months),
         }  # fmt: skip
-        settings |= step_settings(step_minutes, step_months)
-        config = check_stage(PanelConfig, settings, source="Panel.from_long")
-        rows = read_long(table, config.kind)
-        config = with_step(config, rows)
+        config = _given_config(given, "Panel.from_long")
+        rules = _given_rules(columns, missing, decimal, dates)
+        rows = read_long_rows(table, config.kind if kind else "measurement", rules)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(rows, config, tables)
+        return cls._from_rows(rows, config, rules, tables)
 
     @classmethod
     def from_wide(  # noqa: PLR0913 (as above)
         cls,
-        table: Table,
+        table: Tables,
         *,
-        timezone: str,
-        time: str = "time",
-        kind: Kind = "count",
+        timezone: str | None = None,
+        time: str = WIDE_TIME,
+        kind: Kind | None = None,
         step_minutes: int | None = None,
         step_months: int = 0,
         country: str | None = None,
@@ -569,22 +599,51 @@ class Panel:
         censored: str | None = None,
         hours: str | None = None,
         ambiguous: str = "null",
-        nonexistent: str = "refuse",
-        past_only: Sequence[str] = (),
+        nonexistent: str | None = None,
+        gaps: str | None = None,
+        past_only: Sequence[str] | None = None,
+        missing: Missing = (),
+        decimal: DecimalMark | None = None,
+        dates: DateOrder | None = None,
     ) -> "Panel":
-        """Return the panel of a wide table: a time column, then one column per location."""
-        settings: dict[str, Any] = {
+        """Return the panel of a wide table: a time column, then one column per location.
+
+        A table without a column `time` is read as `forecaster run` reads it: the column of times
+        is recognised, columns that are no numbers are left out, and times without a row are
+        missing. The arguments are those of `from_long`.
+        """
+        given: dict[str, Any] = {
             "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
-            "past_only": list(past_only),
+            "gaps": gaps, "past_only": None if past_only is None else list(past_only),
             "hours": hours,
+            **step_settings(step_minutes, step_months),
         }  # fmt: skip
-        settings |= step_settings(step_minutes, step_months)
-        config = check_stage(PanelConfig, settings, source="Panel.from_wide")
-        rows = read_wide(table, config.kind, time)
-        config = with_step(config, rows)
+        config = _given_config(given, "Panel.from_wide")
+        rules = _given_rules(None, missing, decimal, dates)
+        rows = read_wide_rows(table, config.kind if kind else "measurement", rules, time)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(rows, config, tables)
+        return cls._from_rows(rows, config, rules, tables)
+
+    @classmethod
+    def _from_rows(
+        cls, rows: TableRows, config: PanelConfig, rules: TableConfig, tables: SideTables
+    ) -> "Panel":
+        """Return the panel of rows, with what was not given as it is found."""
+        given, series = config.model_fields_set, rows.series
+        config = with_step(config, series)
+        found: dict[str, Any] = {}
+        if "timezone" not in given:
+            found["timezone"] = rows.zone or config.timezone
+            if series.naive and config.step_minutes < DAY_MINUTES:
+                log.warning("no timezone=: times without UTC offset are read as UTC")
+        if "kind" not in given:
+            found["kind"] = find_kind(series.layers[VALUES], rows.name)
+        config = config.model_copy(update=found)
+        if rows.recognised:
+            log.info("%s: %s", rows.name, rows)
+            series, config, tables = _as_the_command(series, config, rules, tables)
+        return cls.from_series(series, config, tables)
 
     @classmethod
     def from_series(
@@ -592,6 +651,7 @@ class Panel:
     ) -> "Panel":
         """Return the panel of parsed rows, on a regular axis and joined with the other tables."""
         tables = tables or SideTables()
+        config = days_as_utc(series, config)
         placed = complete_axis(series, config)
         renames = () if tables.renames is None else read_renames(tables.renames, config.timezone)
         placed = apply_renames(placed, renames, config.kind)
@@ -721,6 +781,8 @@ class Panel:
                 read_deferred(panel.local_covariates)
         return panel
 
+    load = open  # noqa: A003 (the method, by the name that other libraries give it)
+
     def _matrices(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """Return the matrices of the panel by name, each with the names of its columns."""
         ids, world = self.locations.ids, self.covariates
@@ -751,6 +813,42 @@ class Panel:
             "counts": dict(self.counts),
             **({"hours": list(self.clock.hours)} if self.locations.has_hours else {}),
         }
+
+
+def _given_config(given: Mapping[str, Any], source: str) -> PanelConfig:
+    """Return the settings that are given, without those that are found in the table."""
+    settings = {name: value for name, value in given.items() if value is not None}
+    return check_stage(PanelConfig, settings, source=source)
+
+
+def _given_rules(
+    columns: str | None, missing: Missing, decimal: DecimalMark | None, dates: DateOrder | None
+) -> TableConfig:
+    markers = [missing] if isinstance(missing, str | int | float) else missing
+    texts = tuple(marker if isinstance(marker, str) else f"{marker:g}" for marker in markers)
+    return TableConfig(columns=columns, missing=texts, decimal=decimal, dates=dates)
+
+
+def _as_the_command(
+    series: SeriesTable, config: PanelConfig, rules: TableConfig, tables: SideTables
+) -> tuple[SeriesTable, PanelConfig, SideTables]:
+    """Return rows, settings and tables as `forecaster run` takes them: gaps, covariates ahead."""
+    given = config.model_fields_set
+    found: dict[str, Any] = {} if "gaps" in given else {"gaps": "null"}
+    if series.naive and "nonexistent" not in given:
+        found["nonexistent"] = "null"
+    config = config.model_copy(update=found)
+    shared = None if tables.covariates is None else read_shared(tables.covariates, rules)
+    ahead, past_only = split_covariates(series, shared, config, LagConfig().horizon)
+    if "past_only" in given:
+        ahead = [name for name in series.layers if name not in (VALUES, *config.past_only)]
+    else:
+        config = config.model_copy(update={"past_only": tuple(past_only)})
+    tables = replace(tables, covariates=shared)
+    if tables.local_covariates is None:
+        series, local = split_ahead(series, ahead)
+        tables = replace(tables, local_covariates=local)
+    return series, config, tables
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from forecaster.choices import DecimalMark
-from forecaster.errors import ConfigError, DataError, count_of
+from forecaster.errors import ConfigError, DataError, count_of, setting
 from forecaster.reading.numerals import without_unit
 from forecaster.reading.times import is_calendar_date, looks_like_time
 
@@ -187,7 +187,7 @@ def _find_decimal(columns: Sequence[Sequence[str]], delimiter: str, name: str) -
     numbers = set().union(*by_column)
     commas = {n for n in numbers if _COMMA_DECIMALS.fullmatch(n) or _DOT_GROUPS.fullmatch(n)}
     dots = {n for n in numbers if _DOT_DECIMALS.fullmatch(n) or _COMMA_GROUPS.fullmatch(n)}
-    ask = "give --decimal , or --decimal . (in Python decimal=)"
+    ask = f"give {setting('decimal', ',')} or {setting('decimal', '.')}"
     if commas and dots:
         shown = f"{min(commas)!r} and {min(dots)!r}"
         raise ConfigError(f"{name}: numbers are written both as {shown}; {ask}")

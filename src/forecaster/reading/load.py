@@ -54,6 +54,7 @@ class Interchange(Protocol):
 
 
 Table: TypeAlias = pd.DataFrame | pa.Table | ArrowStream | Interchange | str | Path
+Tables: TypeAlias = Table | Sequence[Table]  # one, or several files of one
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def _from_pandas(frame: pd.DataFrame) -> pa.Table:
         refuse_doubled(list(frame.columns), "table")
         # Objects (mixed offsets, Python datetimes) become text, so that there is one parser.
         as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
-        return pa.Table.from_pandas(frame.assign(**as_text), preserve_index=False)
+        table = pa.Table.from_pandas(frame.assign(**as_text), preserve_index=False)
+        return pa.table({n: _plain(table[n]) for n in table.column_names})
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"table: columns must be numbers, texts or times ({error})") from error
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from jaxtyping import Bool, Int64, Shaped
 
 from forecaster.choices import DateOrder
-from forecaster.errors import Faults, count_of, name_some
+from forecaster.errors import Faults, count_of, name_some, setting
 
 _ISO = (
     r"^(?P<clock>\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)?)?)"
@@ -192,7 +192,7 @@ def _order_days(
         if len(orders) != 1:
             shown = texts[parts.index[0]]
             reason = "may be a day or a month first" if orders else "neither order fits all rows"
-            ask = "give --dates day-first or --dates month-first (in Python dates=)"
+            ask = f"give {setting('dates', 'day-first')} or {setting('dates', 'month-first')}"
             faults.add(f"column {name!r}: {shown}: {reason}; {ask}")
         dates = "month-first" if orders == ["month-first"] else "day-first"
     named = {"day": one, "month": two} if dates == "day-first" else {"day": two, "month": one}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
-from forecaster.ingest.mapping import parse_pairs
+from forecaster.reading.mapping import parse_pairs
 
 FIELDS = ("time", "lat", "lon", "zone")
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
-from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.columns import need_columns
 from forecaster.panel.parts import DATES, Locations
 from forecaster.panel.tables import read_locations
 from forecaster.reading.compressed import read_small
 from forecaster.reading.load import load
+from forecaster.reading.mapping import parse_pairs
 
 MAX_GEOJSON_BYTES = 32 << 20
 FIELDS = ("id", "name", "lat", "lon", *DATES, "hours")

@@ -12,8 +12,8 @@ from itertools import combinations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forecaster.errors import ConfigError, DataError, Faults, name_some
-from forecaster.ingest.mapping import parse_pairs
+from forecaster.errors import ConfigError, DataError, Faults, name_some, setting
+from forecaster.reading.mapping import parse_pairs
 from forecaster.reading.times import as_texts, looks_like_time
 
 FIELDS = ("time", "id", "value")
@@ -56,7 +56,6 @@ _VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "rid
 _YEAR = re.compile(r"(1[6-9]|20)\d\d")
 _NAMELESS = re.compile(r"column \d+")  # as the reader numbers them
 _ID = re.compile(r"[a-z\d_ .-](ID|Id)$|[_ .-]ids?$|_IDS$")  # of stationID, station_id; not of GRID
-_ASK = "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
 JOIN = "+"  # between columns that are meant together
 
 
@@ -137,13 +136,13 @@ def _explain_long(
     """Say what is not recognised of a long table, and how to give it."""
     found = f"found: {name_some(table.column_names, 20)}"
     numbers = [c for c in remaining if _is_covariate(table, c)]
-    example = f"--columns time={time},id={identity or '…'},value={value or '…'}"
+    example = setting("columns", f"time={time},id={identity or '…'},value={value or '…'}")
     if identity is None:
         why = "times repeat, and no column is recognised as that of the locations"
         events = "if each row is one event, such as a trip: forecaster ingest trips counts them"
         return f"{why}; {found}; give {example} ({events})"
     if len(numbers) > 1:
-        example = f"--columns time={time},id={identity},value={numbers[0]}"
+        example = setting("columns", f"time={time},id={identity},value={numbers[0]}")
         which = f"several columns may be the values: {name_some(numbers)}"
         return f"{which}; give one of them, the others become covariates: {example}"
     return f"no column of values is recognised; {found}; give {example}"
@@ -157,7 +156,9 @@ def find_time(table: pa.Table, name: str) -> str:
     time = _find_time(table)
     if time is None:
         columns = name_some(table.column_names, 20)
-        raise DataError(f"{name}: no unique time column; found: {columns}; {_ASK}")
+        long, wide = setting("columns", "time=…,id=…,value=…"), setting("columns", "time=…")
+        ask = f"give {long} (long) or {wide} (wide)"
+        raise DataError(f"{name}: no unique time column; found: {columns}; {ask}")
     return time
 
 

@@ -3,8 +3,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from forecaster.ingest.layout import TableLayout, guess_layout
-from forecaster.ingest.reshape import join_columns, unpivot
+from forecaster.reading.layout import TableLayout, guess_layout
+from forecaster.reading.reshape import join_columns, unpivot
 
 DAYS = pd.date_range("2023-03-01", periods=5).strftime("%Y-%m-%d")
 

@@ -1,5 +1,5 @@
 from forecaster.errors import Faults
-from forecaster.ingest.mapping import parse_pairs
+from forecaster.reading.mapping import parse_pairs
 
 FIELDS = ("time", "lat", "lon")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forecaster.errors import DataError, name_some
-from forecaster.ingest.layout import (
+from forecaster.reading.layout import (
     PERIODS_OF_DAY,
     TableLayout,
     are_days,
