@@ -8,11 +8,16 @@ import pandas as pd
 import pytest
 
 from forecaster.config import GraphConfig, LagConfig, Season
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.boosting import Boosting
 from forecaster.estimators.baselines.naive import HistoricalMean, LastValue, SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.baselines.var import VAR
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.transformer import Transformer
 from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
-from forecaster.recipe import Recipe
+from forecaster.recipe import Recipe, change
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
@@ -56,12 +61,17 @@ def test_L10_every_open_morning_of_a_metro_has_windows() -> None:
     assert np.isfinite(panel.values[ahead]).any(axis=(1, 2)).all()  # none without an open target
 
 
-@pytest.mark.parametrize("model", [LastValue, SeasonalNaive, HistoricalMean, Ridge])
+MODELS = [LastValue, SeasonalNaive, HistoricalMean, Ridge, VAR, Boosting, DCRNN, Transformer]
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_L10_a_metro_is_forecast_at_zero_by_night_and_from_the_evening_before(
-    model: type[Ridge],
+    model: type[Estimator],
 ) -> None:
     panel = metro()
-    fitted = model(Recipe(lags=LAGS)).fit(panel, SPLITS)
+    small = {"training": {"epochs": 1}, "dcrnn": {"units": 3, "inputs": "lags"}}
+    small |= {"model": {"per_location": 2, "auxiliary": 4, "heads": 2}}
+    fitted = model(change(Recipe(lags=LAGS), small, source="test")).fit(panel, SPLITS)
     monday = fitted.forecast(panel, "2019-07-01T03:00+00:00")  # 04:00 is closed
     first = monday[monday["unique_id"] == "c"]
     assert first["degraded"].tolist() == ["closed", "", ""]

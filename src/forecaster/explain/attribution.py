@@ -112,6 +112,7 @@ def _repeat(state: State, count: int) -> State:
         state.signal.expand(-1, -1, count, -1).clone(),
         state.auxiliary.expand(-1, count, -1).clone(),
         None if state.slots is None else state.slots.expand(count, -1),
+        None if state.open is None else state.open.expand(-1, count, -1),
     )
 
 

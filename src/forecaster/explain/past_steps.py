@@ -12,6 +12,7 @@ from forecaster.explain.attention import as_shares, attention_rollout, attention
 from forecaster.explain.attribution import ablate
 from forecaster.explain.case import Case
 from forecaster.explain.explanation import Agreement, StepEffect, compare_orders
+from forecaster.models.open_first import OpenFirst
 from forecaster.panel.panel import local_texts
 from forecaster.splits import history_steps
 
@@ -157,14 +158,16 @@ def measure_past_steps(case: Case) -> PastStepEffects:
     masks = np.zeros((L, N, L), dtype=np.bool_)
     masks[np.arange(L), :, np.arange(L)] = True  # all locations at one step
     effect = ablate(window, window.free.roll_out, masks)  # [L, K]
-    attends = window.frozen.attends
+    attends, rows = window.frozen.attends, np.arange(window.ahead.auxiliary.shape[2])
+    if window.ahead.open is not None:  # attention is recorded in the order of the roll-out
+        rows = OpenFirst.of(window.ahead.open).steps[0].argsort().cpu().numpy()
     return PastStepEffects(
         case,
         shares_by="attention" if attends else "ablation",
-        shares=attention_shares(window.frozen, window.location)
+        shares=attention_shares(window.frozen, window.location)[rows]
         if attends
         else as_shares(np.abs(effect.T)),
-        rolled=attention_rollout(window.frozen, window.location) if attends else None,
+        rolled=attention_rollout(window.frozen, window.location)[rows] if attends else None,
         gradient=case.total_gradients.sum(axis=1).mean(axis=0),
         ablation=effect.mean(axis=1),
     )

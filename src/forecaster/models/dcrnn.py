@@ -23,6 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.open_first import OpenFirst, feed_back
 from forecaster.models.shared_inputs import SharedInputs
 
 
@@ -72,7 +73,8 @@ class DCRNNNetwork(Network):
     With `inputs = "recent"` the encoder sees a location's value, local covariates and the time of
     day of each past step, and the decoder the previous value only. With "lags" both also see the
     local covariates and a of every step. The decoder's first value is 0.
-    Differs: the time of day is that of the calendar, in whole hours.
+    Differs: the time of day is that of the calendar, in whole hours. With opening hours, closed
+    steps come last (`open_first`).
     """
 
     def __init__(
@@ -129,10 +131,25 @@ class DCRNNNetwork(Network):
         """Return x̂_{t+1…t+K}; there is no quantile head."""
         del with_quantiles
         self.check_sizes(history, ahead, truth)
+        if ahead.open is None:
+            return self._forecast(history, ahead, truth, forced)
+        order = OpenFirst.of(ahead.open)
+        arranged = None if truth is None else order.arrange_truth(truth)
+        return order.restore(self._forecast(history, order.arrange(ahead), arranged, forced))
+
+    def _forecast(
+        self,
+        history: State,
+        ahead: State,
+        truth: Float[Tensor, "N B T"] | None,
+        forced: Bool[Tensor, " T"] | None,
+    ) -> Outputs:
+        """The outputs of the coming steps, each from the one before it."""
         hidden, decoder = self._encode(history), _begin(self.decoder)
         previous = torch.zeros_like(history.signal[:, 0, :, 0])  # the symbol GO
+        last = history.signal[:, 0, :, -1]
         if not self.sees_ahead:
-            ahead = State(ahead.signal[:, :0], ahead.auxiliary[:0])
+            ahead = State(ahead.signal[:, :0], ahead.auxiliary[:0], open=ahead.open)
         forecasts, states = [], []
         for k in range(self.K):
             signal = torch.cat([previous[:, None], ahead.signal[..., k]], dim=1)
@@ -140,10 +157,10 @@ class DCRNNNetwork(Network):
             forecast = (hidden[-1].value @ self.output).squeeze(2)
             forecasts.append(forecast)
             states.append(hidden[-1].value)
-            previous = forecast
+            previous = last = feed_back(forecast, last, ahead, k)
             if truth is not None and k < truth.shape[2]:
                 x = truth[..., k]
-                previous = x if forced is None else torch.where(forced[k], x, forecast)
+                previous = last = x if forced is None else torch.where(forced[k], x, previous)
         result = relative = torch.stack(forecasts, dim=2)
         if self.relative is not None:
             relative = torch.cat([state @ self.relative for state in states], dim=2)

@@ -30,6 +30,7 @@ class Heads:
 
 
 NO_HEADS = Heads()
+LONG_HORIZON = 12  # steps beyond which the cost of a roll-out is said
 SHORT_HORIZON = 3  # the paper's, with which the cost of longer ones is compared
 
 

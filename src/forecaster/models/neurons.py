@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.errors import ConfigError
@@ -56,6 +56,8 @@ class State:
     # The step of the season of each step (`Clock.slot_of_season`); None: in hidden layers, and in
     # networks that do not know what is usual.
     slots: Int64[Tensor, "B T"] | None = None
+    # Which locations are open at coming steps, by their hours; None: all of them.
+    open: Bool[Tensor, "N B T"] | None = None
 
     def join(self) -> Float[Tensor, "D B T"]:
         """All neurons in order: location by location, then the auxiliary ones."""

@@ -23,6 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
+from forecaster.models.open_first import OpenFirst, feed_back
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
 from forecaster.models.randomness import Dropout
@@ -37,6 +38,7 @@ class TransformerNetwork(Network):
     sequence is a_{t+k} with the signal one step before it, x_{t+k−1}: the last observed one at
     k = 1, later the true ones (teacher forcing) or the forecasts (roll-out). Covariates of a
     location are further input neurons of that location, of the same step as a. All is scaled.
+    With opening hours, closed steps come last (`open_first`).
     """
 
     def __init__(
@@ -83,6 +85,20 @@ class TransformerNetwork(Network):
             raise ConfigError("a Transformer has no scheduled sampling; leave out sampling_decay")
         head = self.quantiles if with_quantiles else None
         self.check_sizes(history, ahead, truth)
+        if ahead.open is None:
+            return self._forecast(history, ahead, truth, head)
+        order = OpenFirst.of(ahead.open)
+        arranged = None if truth is None else order.arrange_truth(truth)
+        return order.restore(self._forecast(history, order.arrange(ahead), arranged, head))
+
+    def _forecast(
+        self,
+        history: State,
+        ahead: State,
+        truth: Float[Tensor, "N B T"] | None,
+        head: QuantileHead | None,
+    ) -> Outputs:
+        """The outputs of the coming steps, each from the one before it."""
         if truth is not None:
             previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
             forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
@@ -128,11 +144,12 @@ class TransformerNetwork(Network):
     ) -> Iterator[tuple[Float[Tensor, "N B 1"], State]]:
         """Decode step by step from the forecast before; yield forecasts with decoder states."""
         memories, earlier = self._encode(history), list[Memory]()
-        forecast = history.signal[:, 0, :, -1:]
+        previous = history.signal[:, 0, :, -1:]
         for k in range(self.K):
             step = State(ahead.signal[..., k, None], ahead.auxiliary[..., k, None].contiguous())
-            forecast, x, earlier = self._decode(forecast, step, memories, earlier)
+            forecast, x, earlier = self._decode(previous, step, memories, earlier)
             yield forecast, x
+            previous = feed_back(forecast[..., 0], previous[..., 0], ahead, k)[..., None]
 
     def _encode(self, history: State) -> list[Memory]:
         """Keys and values of the encoded history for each decoder layer."""

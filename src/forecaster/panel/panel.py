@@ -194,6 +194,18 @@ class Panel:
         times = self.instants(np.arange(first, end))
         return self.locations.within_hours(times, self.clock)
 
+    def open_at(self, steps: Int64[np.ndarray, "B K"]) -> Bool[np.ndarray, "B K N"] | None:
+        """Which locations are open at some steps by their opening hours; None: none ever closes.
+
+        Where lags skip a step, no location is open.
+        """
+        if not self.locations.has_hours:
+            return None
+        times = self.instants(steps.reshape(-1))
+        within = self.locations.within_hours(times, self.clock)
+        is_open = within & self.clock.is_open(times)[:, None]
+        return np.asarray(is_open.reshape(*steps.shape, -1))
+
     @property
     def censored_by(self) -> str | None:
         """The local covariate by which values were censored (`censor`), if any."""

@@ -18,6 +18,7 @@ from forecaster.errors import ConfigError, RunError, count_of
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.training.loss import join_terms
 
+log = logging.getLogger(__name__)
 SPIKE = 2.0  # times the lowest training loss so far
 
 # Σ of the mean's term of the loss and of relative errors, Σ squared errors, counts of terms.
@@ -137,6 +138,13 @@ class ProgressUpdate:
 ProgressCallback = Callable[[ProgressUpdate], None]
 
 
+def announce(message: str, on_progress: ProgressCallback | None) -> None:
+    """Say something before a long training begins, in the log and to who listens."""
+    log.info("%s", message)
+    if on_progress is not None:
+        on_progress(ProgressUpdate.stage(message))
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
     """The weights, the losses of all epochs, and why training stopped."""
@@ -153,8 +161,6 @@ def loss_of(sums: Sums, eta: float) -> float:
 
 
 FLUSH_SECONDS = 1.0
-
-log = logging.getLogger(__name__)
 
 
 class MetricsLog:

@@ -126,7 +126,12 @@ class TrainingTask:
         dtype = self.dtype
         return (
             State(batch.signal.to(dtype), batch.auxiliary.to(dtype), batch.slots),
-            State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype), batch.next_slots),
+            State(
+                batch.next_local.to(dtype),
+                batch.next_auxiliary.to(dtype),
+                batch.next_slots,
+                batch.next_open,
+            ),
         )
 
     def _in_units(self, outputs: Outputs) -> Outputs:

@@ -31,6 +31,7 @@ class Batch:
     observed: Bool[Tensor, "N B K"]  # which targets count
     slots: Int64[Tensor, "B L"]  # the step of the season of each past step
     next_slots: Int64[Tensor, "B K"]
+    next_open: Bool[Tensor, "N B K"] | None  # which locations are open; None: all of them
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Batches:
         self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
         self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
         self._observed = _put_longer(np.isfinite(panel.values), S, device)
+        is_open = panel.open_at(np.arange(S)[None])
+        self._open = None if is_open is None else put_steps(torch.from_numpy(is_open[0]), device)
         self._slots = torch.from_numpy(panel.clock.slot_of_season(axis)).to(device)
         self._ahead = np.arange(1, lags.horizon + 1)
 
@@ -150,6 +153,7 @@ class Batches:
             observed=gather_steps(self._observed, coming),
             slots=self._slots_of(history),
             next_slots=self._slots_of(coming),
+            next_open=None if self._open is None else gather_steps(self._open, coming),
         )
 
     def _slots_of(self, steps: Int64[Tensor, "B T"]) -> Int64[Tensor, "B T"]:

@@ -161,6 +161,23 @@ def test_forecasts_go_on_from_forecasts() -> None:
     assert np.allclose(forecast, np.stack([x[t] for t in (1, 2, 3, 4)], axis=1))
 
 
+def test_L10_closed_steps_are_skipped_and_a_closed_location_keeps_its_last_value() -> None:
+    generator = np.random.default_rng(7)
+    weights, past = generator.normal(size=(2 + 2 * 3, 3)), generator.normal(size=(5, 2, 3))
+    a = generator.normal(size=(5, 4, 2))
+    is_open = np.ones((5, 4, 3), dtype=bool)
+    is_open[1, 1] = False  # a night of one step
+    is_open[2, 0, 2] = False  # one location alone
+    forecast = roll_out(weights, past, a, is_open)
+    always = roll_out(weights, past, a)
+    assert np.array_equal(forecast[[0, 3, 4]], always[[0, 3, 4]])
+    without_night = roll_out(weights, past, a[:, [0, 2, 3]])
+    assert np.allclose(forecast[1, [0, 2, 3]], without_night[1])
+    B, A_1, A_2 = weights[:2], weights[2:5], weights[5:]
+    kept = np.where(is_open[2, 0], forecast[2, 0], past[2, 0])
+    assert np.allclose(forecast[2, 1], a[2, 1] @ B + kept @ A_1 + past[2, 0] @ A_2)
+
+
 def test_order_zero_is_what_is_known_alone() -> None:
     generator = np.random.default_rng(4)
     weights, a = generator.normal(size=(2, 3)), generator.normal(size=(7, 4, 2))

@@ -84,6 +84,38 @@ def test_noise_around_the_calendar_needs_no_lag(
     assert about_of(VAR(recipe).fit(panel, splits))["order"] == 0
 
 
+def test_L10_mornings_are_learned_from_the_evenings_before(
+    make_panel: MakePanel, splits: Splits
+) -> None:
+    panel = make_panel(np.ones((HOURS, 3)), "measurement")
+    local = panel.clock.local(panel.times)
+    hours = (local - local.astype("datetime64[D]")).astype(np.int64)[:, None] // 3600
+    noise = np.random.default_rng(4).normal(size=(HOURS, 3))
+    values = (100 + 10 * hours + noise).astype(np.float32)
+    metro = panel.with_data(values).with_hours(["05:00-24:00"] * 3)
+    recipe = Recipe(lags=LagConfig(recent=9, seasons=(), horizon=7))
+    fitted = VAR(recipe).fit(metro, splits)
+    before_opening = np.flatnonzero(hours[:, 0] == 4)[-9:-1]
+    ahead = before_opening[:, None] + np.arange(1, 8)
+    error = fitted.predict(metro, before_opening) - metro.values[ahead]
+    assert np.abs(error).max() < 6  # nine open steps before 05:00 are of the day before
+    evenings = before_opening - 7  # 21:00: two open steps, then five closed ones
+    assert (
+        np.isnan(fitted.predict(metro, evenings)).all(axis=(0, 2)).tolist()
+        == [False] * 2 + [True] * 5
+    )
+
+
+def test_the_cost_of_a_long_horizon_is_said(make_panel: MakePanel, splits: Splits) -> None:
+    panel, messages = make_panel(autoregression(3), "measurement"), list[str]()
+    for horizon in (12, 24):
+        recipe = Recipe(lags=LagConfig(recent=2, seasons=(), horizon=horizon))
+        VAR(recipe).fit(panel, splits, on_progress=lambda u: messages.append(u.message or ""))
+    (said,) = (text for text in messages if "rolling out" in text)
+    assert said.startswith("VAR learns one step")
+    assert "24 steps one after another: about 8 × the time of 3 steps" in said
+
+
 def test_covariates_ahead_are_used(make_panel: MakePanel, splits: Splits, recipe: Recipe) -> None:
     weather = np.random.default_rng(2).normal(10, 3, (HOURS, 1)).astype(np.float32)
     values = autoregression(3) + 7 * weather

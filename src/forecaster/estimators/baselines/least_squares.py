@@ -9,7 +9,7 @@ lower order lead, so that one pass over the data and one factor serve all orders
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 
 BLOCK_STEPS = 4_096  # converted to double precision at a time
 BLOCK_COLUMNS = 128  # eliminated at a time
@@ -150,20 +150,42 @@ def roll_out(
     weights: Float[np.ndarray, "F N"],
     past: Float[np.ndarray, "B p N"],
     auxiliary: Float[np.ndarray, "B K A"],
+    is_open: Bool[np.ndarray, "B K N"] | None = None,
 ) -> Float[np.ndarray, "B K N"]:
     """Return x̂_{t+1…t+K}, each step from the forecasts before it.
+
+    A step at which all locations are closed is skipped: it is forecast after the open ones, and
+    none of them from it. A location that is closed while others are open keeps its last value.
 
     Args:
         weights: of the columns above.
         past: x_t, x_{t−1}, …, the latest first.
         auxiliary: a_{t+1…t+K}.
+        is_open: which locations are open at the coming steps; None: all of them.
     """
+    if is_open is None:
+        return _recur(weights, past, auxiliary, np.ones((1, auxiliary.shape[1], 1), dtype=bool))
+    order = np.argsort(~is_open.any(axis=2), axis=1, kind="stable")[..., None]
+    arranged = (np.take_along_axis(part, order, axis=1) for part in (auxiliary, is_open))
+    forecast = _recur(weights, past, *arranged)
+    return np.take_along_axis(forecast, order.argsort(axis=1), axis=1)
+
+
+def _recur(
+    weights: Float[np.ndarray, "F N"],
+    past: Float[np.ndarray, "B p N"],
+    auxiliary: Float[np.ndarray, "B K A"],
+    is_open: Bool[np.ndarray, "b K n"],
+) -> Float[np.ndarray, "B K N"]:
+    """Return the forecasts of consecutive steps, each from those before it."""
     (B, p, N), (K, A) = past.shape, auxiliary.shape[1:]
     state = past.reshape(B, p * N)
     forecasts = []
     for k in range(K):
         # Eq. 8: x̂_{t+1} = A_1 x_t + … + A_p x_{t−p+1} + B a_{t+1}
         x = state @ weights[A:] + auxiliary[:, k] @ weights[:A]
-        state = np.concatenate([x, state], axis=1)[:, : p * N]
         forecasts.append(x)
+        if p:
+            kept = np.where(is_open[:, k], x, state[:, :N])
+            state = np.concatenate([kept, state], axis=1)[:, : p * N]
     return np.stack(forecasts, axis=1)

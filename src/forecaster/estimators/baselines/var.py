@@ -32,8 +32,10 @@ from forecaster.estimators.scaled_inputs import (
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
+from forecaster.models.network import LONG_HORIZON, SHORT_HORIZON
 from forecaster.panel.panel import Panel
 from forecaster.splits import is_well_observed, living
+from forecaster.training.progress import announce
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
@@ -48,8 +50,9 @@ class VAR(Estimator):
 
     Differs: a begins with a constant. The order p, 0 to `lags.recent`, is chosen on validation.
     Columns that are linear combinations of others, such as the last weekday, get weight 0 and are
-    named in the run. Local covariates are left out: Eq. 8 gives every location a weight for every
-    column, so Q of them would be N·Q columns more.
+    named in the run. With opening hours, x_{t−1} is the last open step before t, and closed steps
+    are neither forecast nor fed back. Local covariates are left out: Eq. 8 gives every location a
+    weight for every column, so Q of them would be N·Q columns more.
     """
 
     falls_back = True
@@ -60,21 +63,25 @@ class VAR(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Solve for every order; the one with the lowest validation error is kept."""
+        horizon = self.recipe.lags.horizon
+        if horizon > LONG_HORIZON:
+            announce(f"VAR {_horizon_cost(horizon)}", data.on_progress)
         panel = _without_local(data.filled)
         scaler = fit_scaler(_without_local(data.panel), data.train)
         highest = _highest(panel, self.recipe.lags.recent)
-        steps = _targets(data, highest)
-        auxiliary = _auxiliary(_inputs_at(panel, steps - 1, 1), scaler)[:, 0]
-        scaled = scaler.values.apply(panel.values)
-        factor = factorize(moment_matrix(scaled, auxiliary, steps, highest))
+        open_steps = np.flatnonzero(panel.clock.is_open(panel.times))  # others have no values
+        targets = _targets(data, open_steps, highest)
+        auxiliary = _auxiliary(_inputs_at(panel, open_steps[targets] - 1, 1), scaler)[:, 0]
+        scaled = scaler.values.apply(panel.values[open_steps])
+        factor = factorize(moment_matrix(scaled, auxiliary, targets, highest))
         solutions = [
             factor.solve(len(_columns(panel, order))).astype(np.float32)
             for order in range(highest + 1)
         ]
-        errors = _validate(solutions, data, scaler, self.recipe.lags.horizon)
+        errors = _validate(solutions, data, scaler, horizon)
         order = int(np.argmin(errors))
         finite = [e if np.isfinite(e) else None for e in errors]
-        about = {"order": order, "validation_rmse": finite, "rows": len(steps)}
+        about = {"order": order, "validation_rmse": finite, "rows": len(targets)}
         about |= _rank(factor, _columns(panel, order))
         log.info("VAR: order %d of 0…%d; %s", order, highest, _in_words(about))
         fitted = {"weights": solutions[order], "order": np.array([order])}
@@ -110,6 +117,15 @@ def _without_local(panel: Panel) -> Panel:
     return panel.select_covariates(panel.covariates.names, ())
 
 
+def _horizon_cost(horizon: int) -> str:
+    """What a long horizon costs, in words."""
+    return (
+        f"learns one step, but its order is chosen, and forecasts are made, by rolling out "
+        f"{horizon} steps one after another: about {horizon / SHORT_HORIZON:.0f} × the time of "
+        f"{SHORT_HORIZON} steps"
+    )
+
+
 def _columns(panel: Panel, order: int) -> list[str]:
     """The names of the columns of Eq. 8, in the order of their weights."""
     lags = [f"{name} lag {lag}" for lag in range(1, order + 1) for name in panel.locations.ids]
@@ -125,22 +141,23 @@ def _highest(panel: Panel, recent: int) -> int:
     return min(recent, limit)
 
 
-def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
-    """The target steps of training: each has `order` training steps before it, all of them open.
+def _targets(
+    data: TrainingData, open_steps: Int64[np.ndarray, " S"], order: int
+) -> Int64[np.ndarray, " T"]:
+    """The targets of training, among the open steps: the `order` before each are of training too.
 
     Few locations are missing at a target step, by the rule of forecast origins.
     """
-    is_open = data.panel.clock.is_open(data.panel.times)
-    inside = sliding_window_view(data.train & is_open, order + 1).all(axis=1)
-    observed = is_well_observed(data.panel.values, living(data.panel))[order:]
-    steps = order + np.flatnonzero(inside & observed)
-    if not len(steps):
+    inside = sliding_window_view(data.train[open_steps], order + 1).all(axis=1)
+    observed = is_well_observed(data.panel.values, living(data.panel))[open_steps][order:]
+    targets = order + np.flatnonzero(inside & observed)
+    if not len(targets):
         raise DataError(
             f"VAR: no training step, of those with {order} training steps before them, is "
             "observed at nine locations in ten; leave out the locations that miss most, or train "
             "on more steps"
         )
-    return np.asarray(steps)
+    return np.asarray(targets)
 
 
 def _inputs_at(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> ForecastInputs:
@@ -160,8 +177,9 @@ def _forecast(
     if panel.clock.hours and order:
         last = LagConfig(recent=order, seasons=())  # the last open steps
         back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]
-    past = panel.values[origins[:, None] - back]
-    forecast = roll_out(weights, scaler.values.apply(past), _auxiliary(inputs, scaler))
+    past = scaler.values.apply(panel.values[origins[:, None] - back])
+    is_open = panel.open_at(origins[:, None] + np.arange(1, inputs.covariates.shape[1] + 1))
+    forecast = roll_out(weights, past, _auxiliary(inputs, scaler), is_open)
     return scaler.values.undo(forecast)
 
 

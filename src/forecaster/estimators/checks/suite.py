@@ -9,15 +9,17 @@ from forecaster.estimators import closed, degraded, forecast_inputs
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
+from forecaster.estimators.checks.opening_hours import OPENING_HOURS
 from forecaster.estimators.checks.past_only import PAST_ONLY
 from forecaster.estimators.checks.quantiles import QUANTILES
 from forecaster.estimators.checks.setup import Check, make_setup
 from forecaster.estimators.checks.vintages import VINTAGES
+from forecaster.panel import panel
 from forecaster.recipe import Recipe
 
 CHECKS: dict[str, Check] = {
     check.__name__.strip("_").replace("_", " "): check
-    for check in (*FORECASTS, *QUANTILES, *PAST_ONLY, *VINTAGES, *FITTING)
+    for check in (*FORECASTS, *QUANTILES, *OPENING_HOURS, *PAST_ONLY, *VINTAGES, *FITTING)
 }
 
 NEED = "give a subclass of Estimator, or a function that returns a new estimator for a recipe"
@@ -56,7 +58,8 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Silences warnings of unusual values and absent locations, which some checks bring about."""
-    levels = {log: log.level for log in (forecast_inputs.log, degraded.log, closed.log)}
+    logs = (forecast_inputs.log, degraded.log, closed.log, panel.log)
+    levels = {log: log.level for log in logs}
     for log in levels:
         log.setLevel(logging.ERROR)
     try:

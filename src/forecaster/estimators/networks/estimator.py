@@ -34,11 +34,17 @@ from forecaster.estimators.scaled_inputs import (
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.carried import carry_weights
-from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
+from forecaster.models.network import (
+    LONG_HORIZON,
+    Heads,
+    Network,
+    Outputs,
+    refuse_non_finite,
+)
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
-from forecaster.training.progress import ProgressCallback, ProgressUpdate, TrainingResult
+from forecaster.training.progress import ProgressCallback, TrainingResult, announce
 from forecaster.training.task import TrainingTask
 from forecaster.training.together import Training, train_together
 from forecaster.windows.batches import Batches
@@ -52,7 +58,6 @@ BATCH = 64  # origins per forward pass
 FEWEST_DAYS, FEWEST_BLOCKS = 7, 3  # of validation, to take a bias from the mean
 DAY_MINUTES = 24 * 60
 MAX_LOADED = 3  # networks that are kept: of a run, and of the run with new locations
-LONG_HORIZON = 12  # steps beyond which the cost of a roll-out is said
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -237,9 +242,7 @@ class NetworkEstimator(Estimator):
         """Say what a long horizon costs, before training or forecasts begin."""
         cost = network.horizon_cost() if network.K > LONG_HORIZON else ""
         if cost:
-            log.info("%s %s", type(self).__name__, cost)
-            if on_progress is not None:
-                on_progress(ProgressUpdate.stage(f"{type(self).__name__} {cost}"))
+            announce(f"{type(self).__name__} {cost}", on_progress)
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs

@@ -58,9 +58,11 @@ def window_states(
     signal, auxiliary = windows.gather(torch.from_numpy(rows.reshape(steps.shape)).to(device))
     next_signal, next_auxiliary = windows.gather(coming.to(device))
     seasons = [None if slots is None else _slots(panel, s, slots, device) for s in (steps, ahead)]
+    is_open = panel.open_at(ahead)
+    opening = None if is_open is None else torch.from_numpy(is_open).permute(2, 0, 1).to(device)
     return (
         State(signal, auxiliary, seasons[0]),
-        State(next_signal[:, 1:].contiguous(), next_auxiliary, seasons[1]),
+        State(next_signal[:, 1:].contiguous(), next_auxiliary, seasons[1], opening),
     )
 
 
