@@ -1,6 +1,7 @@
 """Who is let in."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,30 @@ def test_a_limit_grows_back_evenly() -> None:
         guard.authorize(f"Bearer {SENSOR}", "write")
 
 
+def test_two_tokens_of_one_name_share_its_limit_and_a_new_limit_gives_no_more(file: Path) -> None:
+    """While a token is rotated its name stands in two lines."""
+    clock, text = SettableClock(0.0), f"feed write {SENSOR} 60/min\nfeed write {READER} 60/min\n"
+    file.write_text(text)
+    guard = Access(lambda: read_tokens(file), now=clock)
+
+    def count_accepted(requests: int) -> int:
+        accepted = 0
+        for n in range(requests):
+            with suppress(Problem):
+                guard.authorize(f"Bearer {(SENSOR, READER)[n % 2]}", "write")
+                accepted += 1
+        return accepted
+
+    assert count_accepted(200) == 60
+    file.write_text(text.replace("60/min", "600/min"))
+    assert count_accepted(200) == 0  # it begins with what was left
+    clock.seconds += 1
+    assert count_accepted(200) == 10
+    file.write_text(text.replace("60/min", "5/min"))
+    clock.seconds += 3600
+    assert count_accepted(200) == 5
+
+
 def test_a_file_holds_one_token_for_everything(file: Path) -> None:
     file.write_text(f"{TOKEN}\n")
     assert read_tokens(file) == (AccessToken.of(TOKEN),)
@@ -101,6 +126,11 @@ def test_a_file_holds_tokens_by_scope(file: Path) -> None:
         (f"grafana read {READER} 5/s\n", "not of the form 600/min"),
         (f"grafana reads {READER}\n", "'reads' is not read, write, admin"),
         (f"grafana read {READER}\nfeed write {READER}\n", "stands in two lines"),
+        (
+            f"feed read {READER} 60/min\nfeed write {SENSOR} 600/min\n",
+            "'feed' has lines with diff",
+        ),
+        (f"feed read {READER} 60/min\nfeed write {SENSOR}\n", "'feed' has lines with different"),
         (f"grafana {READER}\n", "2 words; one line per token"),
         (f"grafana read {READER}\n" + "x" * 70_000, "larger than 65,536 bytes"),
     ],

@@ -12,6 +12,7 @@ from forecaster.errors import RunError
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.access import Access, AccessToken
 from forecaster.serve.http.audit import AuditLog
+from forecaster.serve.http.limits import MAX_BODY_BYTES
 from forecaster.serve.http.settings import HttpSettings
 from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
@@ -42,6 +43,28 @@ def test_every_write_leaves_a_line_also_if_it_is_refused(
     assert (invalid["status"], invalid["token"]) == (422, "feed")
     assert TOKEN not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_write_that_reaches_no_route_leaves_a_line_too(
+    engine: Engine, start: Callable[..., Running], tmp_path: Path
+) -> None:
+    file, tokens = tmp_path / "audit.jsonl", (AccessToken.of(TOKEN, "feed"),)
+    settings = HttpSettings(
+        access=Access(lambda: tokens), audit=AuditLog(file), hosts=frozenset({"127.0.0.1"})
+    )
+    service = start(engine, settings)
+    large = b"POST /v1/observations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
+    assert service.first(large % (MAX_BODY_BYTES + 1)).status == 413
+    assert service.send("POST", "/v1/locations", b"{}", Host="elsewhere").status == 421
+    assert (
+        service.send("POST", "/v1/covariates", b"", **{"Content-Encoding": "gzip"}).status == 415
+    )
+    assert service.send("GET", "/v1/observations", None, Host="elsewhere").status == 421
+    lines = read(file)
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/v1/observations", 413), ("/v1/locations", 421), ("/v1/covariates", 415),
+    ]  # fmt: skip
+    assert all(line["token"] is None and line["request"] for line in lines)
 
 
 def test_a_log_that_was_moved_away_is_begun_again(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def read_tokens(file: Path) -> tuple[AccessToken, ...]:
         faults.add(f"no token; give a single one, as from `openssl rand -hex 32`, or {FORM}")
     if len({token.digest for token in tokens}) < len(tokens):
         faults.add("the same token stands in two lines")
+    _check_limits(tokens, faults)
     faults.raise_any(ConfigError)
     return tuple(tokens)
 
@@ -142,9 +143,10 @@ class Access:
     def _spend(self, token: AccessToken, per_minute: int) -> None:
         """Take one request from the allowance of a token."""
         allowance = self._allowances.get(token.name)
-        if allowance is None or allowance.per_minute != per_minute:
+        if allowance is None:
             allowance = _Allowance(per_minute, float(per_minute), self._now())
             self._allowances[token.name] = allowance
+        allowance.per_minute = per_minute  # of the file; what is left stays
         wait = allowance.spend(self._now())
         if wait > 0:
             detail = f"the token {token.name} may send {per_minute:,} requests a minute"
@@ -197,6 +199,16 @@ def _parse_line(fields: list[str], line: str, faults: Faults) -> AccessToken:
     if known_scope is None:
         faults.add(f"{line}: the scope {scope[:20]!a} is not {', '.join(ALLOWED)}")
     return AccessToken(name, known_scope or "read", _digest(text), int(number) if number else None)
+
+
+def _check_limits(tokens: list[AccessToken], faults: Faults) -> None:
+    """Refuse different limits of one name: its tokens share one allowance while they rotate."""
+    limits: dict[str, set[int | None]] = {}
+    for token in tokens:
+        limits.setdefault(token.name, set()).add(token.per_minute)
+    for name, of_name in limits.items():
+        if len(of_name) > 1:
+            faults.add(f"the name {name!a} has lines with different limits; give it one")
 
 
 def _check_text(text: str, line: str, faults: Faults) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
@@ -66,7 +67,9 @@ def create_app(engine: Engine, settings: HttpSettings | None = None) -> RequestL
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(Exception, _on_error)
-    return RequestLimits(app, app.state.metrics, settings)
+    routes = (*write.router.routes, *write.administration.routes)
+    writes = frozenset(route.path for route in routes if isinstance(route, APIRoute))
+    return RequestLimits(app, app.state.metrics, settings, writes)
 
 
 def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:

@@ -4,9 +4,11 @@ import logging
 import time
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forecaster.serve.http.metrics import Metrics
+from forecaster.serve.http.routes import audit_write
 from forecaster.serve.http.settings import HttpSettings
 from forecaster.serve.http.tiles import Tiles
 from forecaster.serve.problems import Problem, internal_error, new_id, to_response
@@ -44,8 +46,19 @@ def headers_with(tiles: Tiles | None) -> dict[str, str]:
 class RequestLimits:
     """ASGI middleware: refuses large requests, adds headers and an id, counts requests."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, settings: HttpSettings) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, settings: HttpSettings, writes: frozenset[str]
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: the application.
+            metrics: count the requests.
+            settings: the names of the service, and where writes are recorded.
+            writes: paths whose POST requests write.
+        """
         self.app, self.metrics, self._hosts = app, metrics, settings.hosts
+        self._audit, self._writes = settings.audit, writes
         headers = headers_with(settings.tiles).items()
         self._headers = [(name.lower().encode(), value.encode()) for name, value in headers]
 
@@ -59,6 +72,9 @@ class RequestLimits:
         try:
             await exchange.run(self.app, self._hosts)
         finally:
+            writes = scope["method"] == "POST" and scope["path"] in self._writes
+            if writes and exchange.is_refused and self._audit is not None:
+                audit_write(self._audit, Request(scope), exchange.status)
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.monotonic() - began
             self.metrics.count(scope["method"], route, exchange.status, seconds)
@@ -73,13 +89,13 @@ class _Exchange:
         self._headers = dict(scope["headers"])
         self._size = 0
         self.status = 0
+        self.is_refused = False  # before it reached a route
         self.id = scope["state"]["id"] = new_id()
 
     async def run(self, app: ASGIApp, hosts: frozenset[str]) -> None:
         """Let the app respond; of an internal error the client gets only the id."""
         try:
-            self._check_limits()
-            self._check_host(hosts)
+            self._check(hosts)
             await app(self._scope, self.receive, self.send)
         except Problem as problem:
             await to_response(problem, self._scope)(self._scope, self.receive, self.send)
@@ -89,6 +105,13 @@ class _Exchange:
                 await to_response(internal_error(), self._scope)(
                     self._scope, self.receive, self.send
                 )
+
+    def _check(self, hosts: frozenset[str]) -> None:
+        """Refuse what no route need see."""
+        self.is_refused = True
+        self._check_limits()
+        self._check_host(hosts)
+        self.is_refused = False
 
     def _check_limits(self) -> None:
         """Refuse a request that is too large or encoded, before its body is read."""

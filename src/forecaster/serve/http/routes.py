@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.access import Scope
 from forecaster.serve.http.arrow import ArrowRequest, is_arrow
+from forecaster.serve.http.audit import AuditLog
 from forecaster.serve.http.schemas import ProblemDetails, read_json
 from forecaster.serve.problems import MEDIA_TYPE, Problem
 
@@ -88,7 +89,7 @@ class WriteRoute(StrictRoute):
                 raise
             finally:
                 if settings.audit is not None:
-                    settings.audit.write(**_describe_write(request, status))
+                    audit_write(settings.audit, request, status)
             return response
 
         return handle_audited
@@ -100,17 +101,17 @@ class AdminRoute(WriteRoute):
     scope: ClassVar[Scope | None] = "admin"
 
 
-def _describe_write(request: Request, status: int) -> dict[str, Any]:
-    """Return the fields of a line of the audit log."""
+def audit_write(audit: AuditLog, request: Request, status: int) -> None:
+    """Record a request that writes, and the status of its response."""
     state, client = request.state, request.client
-    return {
-        "request": state.id,
-        "token": getattr(state, "token", None),
-        "client": None if client is None else client.host,
-        "path": request.url.path,
-        "status": status,
+    audit.write(
+        request=state.id,
+        token=getattr(state, "token", None),
+        client=None if client is None else client.host,
+        path=request.url.path,
+        status=status,
         **getattr(state, "written", {}),
-    }
+    )
 
 
 async def get_engine(request: Request) -> Engine:
