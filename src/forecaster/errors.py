@@ -61,6 +61,14 @@ def printable(text: object, limit: int = MAX_TEXT) -> str:
     return shown if len(content) <= limit else f"{shown}… ({len(content):,} characters)"
 
 
+def plain_text(error: BaseException, *secrets: str | None, limit: int = MAX_TEXT) -> str:
+    """Return what a library says in an error, as one line in which secrets are hidden."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return text[:limit]
+
+
 def message_lines(text: object) -> str:
     """Return a message of several lines, each of them visible and of bounded length."""
     lines = str(text).split("\n")

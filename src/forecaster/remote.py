@@ -32,6 +32,7 @@ from forecaster.errors import (
     ForecasterError,
     RunError,
     need_extra,
+    plain_text,
 )
 
 T = TypeVar("T")
@@ -148,11 +149,7 @@ class RemoteFile:
 
     def _plain(self, error: BaseException) -> str:
         """Return the text of an error without signatures and credentials."""
-        text = " ".join(str(error).split())[:400] or type(error).__name__
-        secrets = [urlsplit(self.url).query, *(os.environ.get(name) for name in SECRETS)]
-        for secret in filter(None, secrets):
-            text = text.replace(secret, "***")
-        return text
+        return plain_text(error, urlsplit(self.url).query, *map(os.environ.get, SECRETS))
 
 
 def local(folder: Path | str) -> Path:

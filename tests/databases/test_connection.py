@@ -1,15 +1,20 @@
+import sys
 from pathlib import Path
 
 import pytest
 
 from forecaster.databases.connection import (
+    PASSWORD as PASSWORD_VARIABLE,
+)
+from forecaster.databases.connection import (
     Database,
-    _mysql_settings,
     connect,
     explained,
     is_database,
 )
+from forecaster.databases.query import Query
 from forecaster.errors import ConfigError, DataError, RunError
+from tests.servers import PASSWORD, Server
 
 
 @pytest.mark.parametrize(
@@ -70,6 +75,7 @@ def test_a_file_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
         ("server closed the connection unexpectedly", RunError, "run the same command again"),
         ("Lost connection to MySQL server during query", RunError, "run the same command again"),
         ('relation "sales" does not exist', DataError, "compare their columns"),
+        ("permission denied for table x", ConfigError, "grant this to the user of the address"),
         ("database is locked", RunError, "another program holds a lock"),
         ("canceling statement due to statement timeout", RunError, "allow more seconds"),
         ('password authentication failed for user "x"', ConfigError, "the password in FORECAST"),
@@ -97,13 +103,66 @@ def test_a_driver_that_repeats_a_password_is_not_quoted(monkeypatch: pytest.Monk
     assert failure.value.__suppress_context__
 
 
+@pytest.mark.servers
 def test_the_password_file_of_mariadb_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mariadb: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("MYSQL_PWD", raising=False)
-    assert _mysql_settings({})["password"] == ""
-    (tmp_path / ".my.cnf").write_text('[mysqld]\nskip-name\n[client]\npassword = "a%b"\n')
-    assert _mysql_settings({})["password"] == "a%b"  # noqa: S105
-    monkeypatch.setenv("MYSQL_PWD", "c")
-    assert _mysql_settings({})["password"] == "c"  # noqa: S105
+    for name in ("MYSQL_PWD", PASSWORD_VARIABLE, f"{PASSWORD_VARIABLE}_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=r"~/\.my\.cnf"), connect(Database.parse(mariadb.url())):
+        pass
+    (tmp_path / ".my.cnf").write_text(f'[client]\npassword = "{PASSWORD}"\n')
+    with connect(Database.parse(mariadb.url())) as connection:
+        assert connection.name == "mysql"
+    (tmp_path / ".my.cnf").unlink()
+    monkeypatch.setenv("MYSQL_PWD", PASSWORD)
+    with connect(Database.parse(mariadb.url())) as connection:
+        assert connection.name == "mysql"
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_wrong_address_says_which_part_of_it_is_wrong(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server: Server = request.getfixturevalue(kind)
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
+    for wrong, advice in (
+        (server.url().replace("127.0.0.1", "nosuch.invalid"), "check the host"),
+        (server.url("nosuch"), "check the name of the database"),
+    ):
+        with pytest.raises(ConfigError, match=advice), connect(Database.parse(wrong)):
+            pass
+    closed, advice = Database.parse(server.url(port=1)), "see that the server answers"
+    with pytest.raises(RunError, match=advice), connect(closed):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_a_wrong_path_says_what_is_wrong_with_it(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{kind}"
+    path.write_text("no database" * 99)
+    with pytest.raises(DataError, match="give the path of a database of this kind"):
+        Query.parse(f"{kind}://{path}", "t").read()
+    for missing in (tmp_path, tmp_path / "none" / "b"):
+        database, advice = Database.parse(f"{kind}://{missing}"), "no such folder; give the path"
+        with pytest.raises(DataError, match=advice), connect(database, writing=True):
+            pass
+
+
+def test_a_missing_backend_or_driver_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError) as refusal, connect(Database.parse("trino://u@h/d")):
+        pass
+    assert str(refusal.value).endswith("not installed: pip install 'ibis-framework[trino]'")
+    for scheme, module, extra in (
+        ("postgresql", "psycopg", "databases"),
+        ("mariadb", "MySQLdb", "mysql"),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ConfigError) as refusal, connect(Database.parse(f"{scheme}://h/d")):
+            pass
+        needed = f"this needs {module}, which is not installed"
+        assert str(refusal.value) == f"{needed}: pip install 'forecaster[{extra}]'"

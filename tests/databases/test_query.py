@@ -65,6 +65,17 @@ def test_every_database_gives_the_same_rows(readings: str, sql: str) -> None:
 
 
 @pytest.mark.servers
+def test_tables_have_schemas_and_queries_have_comments(readings: str) -> None:
+    kind = readings.partition(":")[0]
+    schema = {"postgresql": "public", "mariadb": "test"}.get(kind, "main")
+    for sql in (
+        f"{schema}.readings",
+        "-- those of today\n/* and of\nyesterday */ SELECT * FROM readings -- all",
+    ):
+        assert Query.parse(readings, sql).read().num_rows == 3
+
+
+@pytest.mark.servers
 def test_rows_from_a_watermark_on_are_read_alone(readings: str) -> None:
     query, mark = Query.parse(readings, "readings"), Watermark("lanes", 0)
     table = query.read(mark)

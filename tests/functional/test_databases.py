@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from forecaster import SeasonalNaive, Splits
 from forecaster.panel.panel import Panel
+from forecaster.serve.http.metrics import Metrics
+from forecaster.serve.service import open_engine
 from forecaster.synthetic.city import City, make_city
 from tests.servers import PASSWORD, Proxy, Server
 
@@ -32,6 +35,11 @@ CREATE TABLE trips (
     pickup_datetime {time}, pickup_longitude {double}, pickup_latitude {double}, driver VARCHAR(80)
 )
 """
+SALES = (
+    "CREATE TABLE sales AS SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' "
+    "+ h * INTERVAL '1 hour' AS at, (h * 7 + s) % 11 AS sold "
+    "FROM generate_series(0, 999) AS h, generate_series(1, 3) AS s"
+)
 COLUMNS = ("pickup_datetime", "pickup_longitude", "pickup_latitude")
 
 pytestmark = pytest.mark.servers
@@ -181,39 +189,99 @@ def test_a_table_of_a_server_gives_the_panel_of_its_file(
     assert Panel.open(tmp_path / "c").digest == panels[1].digest
 
 
-def test_a_failure_leaves_no_panel_and_no_password(
-    postgres: Server,
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_failure_leaves_no_panel_and_no_password(  # noqa: PLR0913, PLR0917 (fixtures)
+    kind: str,
     trips: Path,
     tmp_path: Path,
     run: Run,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Credentials reach neither artifacts nor messages, whatever goes wrong."""
-    fill(postgres, trips)
+    server: Server = request.getfixturevalue(kind)
+    fill(server, trips)
     texts: list[str] = []
 
-    def attempt(url: str, query: str, expected: int, **variables: str) -> None:
+    def attempt(url: str, query: str, expected: int, password: str = PASSWORD) -> None:
         with monkeypatch.context() as patch:
-            for name, value in {"PGPASSWORD": PASSWORD, **variables}.items():
-                patch.setenv(name, value)
+            patch.setenv("FORECASTER_DATABASE_PASSWORD", password)
             words = ("--debug", "--query", query)
             code, output, errors = ingest(run, trips, url, tmp_path / "panel", *words)
         assert code == expected, errors
         texts.extend((output, errors))
         assert not (tmp_path / "panel").exists()
 
-    attempt(postgres.url(), "SELECT * FROM trip", 3)
-    attempt(postgres.url(), "SELECT driver FROM trips", 3)
-    attempt(postgres.url(), "trips", 2, PGPASSWORD=f"{PASSWORD}-wrong")
-    attempt(postgres.url().replace("owner@", f"owner:{PASSWORD}@"), "trips", 2)
-    attempt(f"{postgres.url()}?password={PASSWORD}", "trips", 2)
-    attempt(f"{postgres.url()}?timeout=1", "SELECT *, pg_sleep(9)::text FROM trips", 5)
-    with Proxy(postgres.port, limit=5_000) as proxy:  # lost in the first pass
-        attempt(postgres.url(port=proxy.port), "trips", 5)
-    with Proxy(postgres.port, limit=30_000) as proxy:  # lost in the second
-        attempt(postgres.url(port=proxy.port), "trips", 5)
-    attempt(postgres.url(port=1), "trips", 5)
+    slow = "SELECT * FROM trips WHERE SLEEP(9) = 0"
+    if kind == "postgres":
+        slow = "SELECT * FROM trips WHERE pg_sleep(9)::text = ''"
+    attempt(server.url(), "SELECT * FROM trip", 3)
+    attempt(server.url(), "SELECT driver FROM trips", 3)
+    attempt(server.url(), "trips", 2, f"{PASSWORD}-wrong")
+    attempt(server.url().replace("owner@", f"owner:{PASSWORD}@"), "trips", 2)
+    attempt(f"{server.url()}?password={PASSWORD}", "trips", 2)
+    attempt(server.url("nosuch"), "trips", 2)
+    attempt(f"{server.url()}?timeout=1", slow, 5)
+    with Proxy(server.port, limit=5_000) as proxy:  # lost in the first pass
+        attempt(server.url(port=proxy.port), "trips", 5)
+    with Proxy(server.port, limit=30_000) as proxy:  # lost in the second
+        attempt(server.url(port=proxy.port), "trips", 5)
+    attempt(server.url(port=1), "trips", 5)
+    assert not any(PASSWORD in text for text in (*texts, caplog.text))
+    assert not leaks(tmp_path)
+
+
+def test_no_command_tells_a_password_when_it_fails(  # noqa: PLR0915 (one failure each)
+    postgres: Server,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The failures of `append`, `run`, `forecast --to` and `--mlflow`, and a service's metrics."""
+    postgres.execute("DROP TABLE IF EXISTS sales, forecasts", SALES)
+    url, panel, saved = postgres.url(), tmp_path / "panel", tmp_path / "run"
+    columns = ("--columns", "time=at,id=shop,value=sold", "--timezone", "UTC")
+    texts: list[str] = []
+
+    def attempt(expected: int, *words: object, password: str = PASSWORD) -> None:
+        with monkeypatch.context() as patch:
+            patch.setenv("FORECASTER_DATABASE_PASSWORD", password)
+            patch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+            patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+            code, output, errors = run("--debug", *words)
+        assert code == expected, errors
+        texts.extend((output, errors))
+
+    attempt(0, "ingest", "table", url, "--query", "sales", *columns, "--out", panel)
+    opened = Panel.open(panel)
+    SeasonalNaive().fit(opened, Splits.by_share(opened)).save(saved)
+    attempt(0, "forecast", saved, "--panel", panel, "--to", f"{url}/forecasts")
+    with Proxy(postgres.port, limit=3_000) as proxy:
+        lost = postgres.url(port=proxy.port)
+        for command in (("append", panel), ("run", "--out", tmp_path / "out")):
+            attempt(3, *command, url, "--query", "SELECT nothing FROM sales")
+            attempt(2, *command, url, "--query", "sales", password=f"{PASSWORD}-wrong")
+            attempt(2, *command, f"{url}?password={PASSWORD}", "--query", "sales")
+            attempt(5, *command, lost, "--query", "sales")
+    write = ("forecast", saved, "--panel", panel, "--to")
+    with Proxy(postgres.port, limit=1_000) as proxy:
+        attempt(5, *write, postgres.url("test/forecasts", port=proxy.port))
+    with closing(postgres.connect()) as connection, connection.transaction():
+        connection.execute("LOCK TABLE forecasts")
+        attempt(5, *write, f"{url}/forecasts?timeout=2")
+    assert "another program holds a lock" in texts[-1]
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("")
+    train = ("train", recipe, "--panel", panel, "--out", tmp_path / "trained", "--mlflow")
+    attempt(2, *train, f"https://u:{PASSWORD}@127.0.0.1:1")
+    attempt(2, *train, f"https://127.0.0.1:1/?token={PASSWORD}")
+    attempt(5, *train, "http://127.0.0.1:1")
+    engine = open_engine(saved, Panel.open(panel), tmp_path / "store.sqlite")
+    texts.append(Metrics().render(engine, None, "")[0].decode())
+    engine.close()
+    assert "forecaster_" in texts[-1]
     assert not any(PASSWORD in text for text in (*texts, caplog.text))
     assert not leaks(tmp_path)
 
@@ -254,12 +322,7 @@ def test_a_query_is_run_to_its_forecast(
     postgres: Server, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    postgres.execute(
-        "DROP TABLE IF EXISTS sales",
-        "CREATE TABLE sales AS SELECT 's' || s AS shop, TIMESTAMPTZ '2024-01-01 00:00Z' "
-        "+ h * INTERVAL '1 hour' AS at, (h * 7 + s) % 11 AS sold "
-        "FROM generate_series(0, 999) AS h, generate_series(1, 3) AS s",
-    )
+    postgres.execute("DROP TABLE IF EXISTS sales", SALES)
     words = ("run", postgres.url(), "--query", "SELECT at, shop, sold FROM sales", "--quick")
     code, output, errors = run(*words, "--out", tmp_path / "out")
     assert code == 0, errors

@@ -19,6 +19,7 @@ from forecaster.errors import (
     RunError,
     name_some,
     need_extra,
+    plain_text,
 )
 
 BACKENDS = {
@@ -31,7 +32,8 @@ STORES = ("s3", "gs", "gcs", "http", "https", "file")  # addresses of files
 PASSWORD, PASSWORD_FILE = "FORECASTER_DATABASE_PASSWORD", "FORECASTER_DATABASE_PASSWORD_FILE"
 SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 QUERY_SECONDS, LOCK_SECONDS, CONNECT_SECONDS = 3600, 60, 10
-HIDDEN = "***"
+TABLE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)?")  # schema, if any, and name
+MARKS = {"postgres": "%s", "mysql": "%s", "duckdb": "?", "sqlite": "?"}  # of values in statements
 
 _SETTINGS = {  # statements that end what takes too long, by backend
     "postgres": ("SET statement_timeout = '{query}s'", "SET lock_timeout = '{lock}s'"),
@@ -43,12 +45,30 @@ _SETTINGS = {  # statements that end what takes too long, by backend
         "/*M! SET join_cache_level = 4 */",  # it joins by hash only if asked
     ),
 }
+_CREDENTIALS = (
+    f"give the user in the address, and the password in {PASSWORD}, {PASSWORD_FILE}, or where the "
+    "database's own programs look for it (PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
+)
 _FAILURES: tuple[tuple[str, type[ForecasterError], str], ...] = (  # codes of SQL, or texts
+    (
+        r"^2005|resolve host|could not translate|Unknown server host",
+        ConfigError,
+        "check the host in the address",
+    ),
+    (
+        r'^3D000|^1044|^1049|database "[^"]*" does not exist',
+        ConfigError,
+        "check the name of the database in the address, and that its user may use it",
+    ),
+    (
+        r"^42501|^114[23]|permission denied|readonly database|unable to open",
+        ConfigError,
+        "nothing is written: grant this to the user of the address, or give another one",
+    ),
     (
         r"^28|^1045|authentication failed|no password supplied|Access denied",
         ConfigError,
-        f"give the user in the address, and the password in {PASSWORD}, {PASSWORD_FILE}, or where "
-        "the database's own programs look for it (PGPASSWORD, ~/.pgpass, ~/.my.cnf)",
+        _CREDENTIALS,
     ),
     (
         r"^55P03|^1205|lock timeout|Lock wait|is locked|set lock on file",
@@ -74,9 +94,14 @@ _FAILURES: tuple[tuple[str, type[ForecasterError], str], ...] = (  # codes of SQ
     ),
     (
         r"^08|^57P|^2002|^2003|^2006|^2013|server closed|connection|gone away|Can't connect"
-        r"|could not (translate|connect)|Lost|timeout expired",
+        r"|could not connect|Lost|timeout expired",
         RunError,
         "nothing is written: see that the server answers, and run the same command again",
+    ),
+    (
+        r"not a (valid DuckDB )?database",
+        DataError,
+        "give the path of a database of this kind",
     ),
 )
 
@@ -157,7 +182,8 @@ def explained(database: Database) -> Iterator[None]:
         raise  # no failure of a driver
     except Exception as error:  # each driver has its own error types
         code = getattr(error, "sqlstate", None) or str(next(iter(error.args), ""))
-        text = " ".join(str(error).split())[:300]
+        secrets = _password(), os.environ.get("PGPASSWORD"), os.environ.get("MYSQL_PWD")
+        text = plain_text(error, *secrets)
         if type(error).__name__ == "TableNotFound":  # of Ibis, which gives the name alone
             text = f"table {text} not found"
         kinds = (
@@ -165,62 +191,62 @@ def explained(database: Database) -> Iterator[None]:
         )
         _, kind, advice = next(kinds, ("", DataError, "see that the query is valid there"))
         # not `from error`: what a driver says is shown once, without secrets
-        raise kind(f"{database.name}: {_without_secrets(text)}; {advice}") from None
+        raise kind(f"{database.name}: {text}; {advice}") from None
 
 
 def _open(ibis: Any, database: Database, writing: bool) -> Any:
     address, backend = _split(database.url), database.backend
-    settings = {k: v for k, v in parse_qsl(address.query) if k != "timeout"}
+    settings: dict[str, Any] = {k: v for k, v in parse_qsl(address.query) if k != "timeout"}
     if backend in FILES:
-        path = Path(address.netloc + address.path)
-        if not writing and not path.is_file():
-            raise DataError(f"{database.name}: no such file; give the path of a database")
-        if backend == "duckdb":
-            return ibis.duckdb.connect(str(path), read_only=not writing)
-        mode, timeout = "rwc" if writing else "ro", _lock_seconds(database)
-        file = sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", timeout, uri=True)
-        return ibis.sqlite.from_connection(file)
-    password = _password()
-    if password is not None:
+        return _open_file(ibis, database, writing)
+    if (password := _password()) is not None:
         settings["password"] = password
+    if backend == "mysql":
+        return _open_mysql(ibis, address, settings)
     if backend == "postgres":
         settings = {"connect_timeout": str(CONNECT_SECONDS), **settings}
-    if backend == "mysql":
-        settings = _mysql_settings(settings)
-    plain = address._replace(scheme=backend, query="").geturl()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Unable to set session timezone")  # _SETTINGS do
-            return ibis.connect(plain, **settings)
+        return ibis.connect(address._replace(scheme=backend, query="").geturl(), **settings)
     except ValueError:
         names = name_some(sorted({*BACKENDS} - {"postgres"}))
         raise ConfigError(
             f"{database.name}: unknown kind of database; tried are {names}, and others that Ibis "
             "has by their name"
         ) from None
+    except ImportError:
+        raise ConfigError(
+            f"{database.name}: this needs Ibis for {backend}, which is not installed: "
+            f"pip install 'ibis-framework[{backend}]'"
+        ) from None
 
 
-def _mysql_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Add the client's password file and variable, and the limit of connecting."""
-    options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "charset": "utf8mb4"}
-    if "password" not in settings and os.environ.get("MYSQL_PWD"):
-        options["password"] = os.environ["MYSQL_PWD"]
-    if "password" not in {**settings, **options}:
-        options["password"] = _from_my_cnf(Path("~/.my.cnf").expanduser())
-    return {**options, **settings}
+def _open_file(ibis: Any, database: Database, writing: bool) -> Any:
+    address = _split(database.url)
+    path = Path(address.netloc + address.path)
+    if path.is_dir() or not (path.parent.is_dir() if writing else path.is_file()):
+        noun = "folder" if writing else "file"
+        raise DataError(f"{database.name}: no such {noun}; give the path of a database")
+    if database.backend == "duckdb":
+        return ibis.duckdb.connect(str(path), read_only=not writing)
+    mode, timeout = "rwc" if writing else "ro", _lock_seconds(database)
+    file = sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", timeout, uri=True)
+    return ibis.sqlite.from_connection(file)
 
 
-def _from_my_cnf(path: Path) -> str:
-    """Return the password of the section [client] of a MariaDB option file, or nothing."""
-    from configparser import ConfigParser, Error  # noqa: PLC0415 (only without a variable)
+def _open_mysql(ibis: Any, address: SplitResult, settings: dict[str, Any]) -> Any:
+    """Open a connection whose password may come from MYSQL_PWD or the client's option files.
 
-    options = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    try:
-        options.read(path, encoding="utf-8")
-    except (Error, UnicodeDecodeError) as error:
-        fault = type(error).__name__  # its text would show the line
-        raise ConfigError(f"{path}: not an option file of MariaDB ({fault})") from None
-    return (options.get("client", "password", fallback="") or "").strip("'\"")
+    Ibis gives the driver an empty password, so that it looks for no other.
+    """
+    driver = need_extra(*DRIVERS["mysql"])
+    defaults = {"connect_timeout": CONNECT_SECONDS, "charset": "utf8mb4", "autocommit": True}
+    place = {"host": address.hostname, "port": address.port, "user": address.username}
+    place["database"] = address.path.strip("/")
+    given = {name: value for name, value in place.items() if value}
+    connection = driver.connect(**defaults, **given, read_default_group="client", **settings)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Unable to set session timezone")  # _SETTINGS do
+        return ibis.mysql.from_connection(connection)
 
 
 def _set(connection: Any, database: Database) -> None:
@@ -262,11 +288,10 @@ def _password() -> str | None:
         raise ConfigError(f"{PASSWORD_FILE}: {file} cannot be read ({error})") from error
 
 
-def _without_secrets(text: str) -> str:
-    secrets = {_password(), os.environ.get("PGPASSWORD"), os.environ.get("MYSQL_PWD")}
-    for secret in filter(None, secrets):
-        text = text.replace(secret, HIDDEN)
-    return text
+def open_table(connection: Any, name: str) -> Any:
+    """Return a table of Ibis by its name, with its schema if need be."""
+    schema, _, table = name.rpartition(".")
+    return connection.table(table, database=schema or None)
 
 
 def _split(url: str) -> SplitResult:

@@ -11,13 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from forecaster.databases.connection import Database, connect, explained
+from forecaster.databases.connection import (
+    MARKS,
+    TABLE_NAME,
+    Database,
+    connect,
+    explained,
+    open_table,
+)
 from forecaster.errors import ConfigError, name_some
 
 ARROW_SOURCE = b"forecaster.source"
-MARKS = "watermarks"  # in a panel's manifest: up to where each query was read
-_MARKS = {"mysql": "%s", "sqlite": "?"}  # of values in their statements
-_READS = re.compile(r"(select|with|values|table|from)\b|\(", re.IGNORECASE)
+WATERMARKS = "watermarks"  # in a panel's manifest: up to where each query was read
+_COMMENTS = r"(\s|--[^\n]*\n|/\*.*?\*/)*"
+_READS = re.compile(_COMMENTS + r"((select|with|values|table|from)\b|\()", re.I | re.S)
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Query:
                 "query), or the name of a table"
             )
         plain = sql.strip().rstrip("; \n")
-        if not plain.isidentifier() and not _READS.match(plain):
+        if not TABLE_NAME.fullmatch(plain) and not _READS.match(plain):
             raise ConfigError(
                 f"{database.name}: --query begins with {plain.split()[0]!r}; give a SELECT, or "
                 "the name of a table"
@@ -87,10 +94,10 @@ class Query:
             column: that grows with what is new.
             about: of the panel's manifest, which notes the marks of its queries.
         """
-        marks = about.get(MARKS, {})
+        marks = about.get(WATERMARKS, {})
         mark = Watermark(column, marks.get(self.key))
         rows = self.read(mark)
-        return rows, mark, {MARKS: {**marks, self.key: mark.newest(rows)}}
+        return rows, mark, {WATERMARKS: {**marks, self.key: mark.newest(rows)}}
 
     @contextmanager
     def scan(self) -> Iterator["QueryScan"]:
@@ -148,15 +155,15 @@ class QueryScan:
         with explained(self.query.database):
             if self.connection.name == "postgres":
                 return _copy_postgres(self.connection, expression)
-            if self.connection.name in _MARKS:
+            if self.connection.name in ("mysql", "sqlite"):
                 expression = _with_indices(self.connection, expression)
             return expression.to_pyarrow()
 
 
 def _relation(connection: Any, sql: str) -> Any:
     """Return a query, or a table by its name, as a table of Ibis."""
-    if sql.isidentifier():
-        return connection.table(sql)
+    if TABLE_NAME.fullmatch(sql):
+        return open_table(connection, sql)
     describe = {"postgres": _describe_postgres, "duckdb": _describe_duckdb}.get(connection.name)
     return connection.sql(sql, schema=None if describe is None else describe(connection, sql))
 
@@ -176,7 +183,7 @@ def _with_one_form(table: Any) -> Any:
 
 def _describe_postgres(connection: Any, sql: str) -> dict[str, Any]:
     """Return the columns of a query; Ibis makes a view, which a read-only server refuses."""
-    described = connection.con.execute(f"SELECT * FROM ({sql}) AS q LIMIT 0")  # noqa: S608
+    described = connection.con.execute(f"SELECT * FROM ({sql}\n) AS q LIMIT 0")  # noqa: S608
     kinds, mapper = connection.con.adapters.types, connection.compiler.type_mapper
     return {
         column.name: mapper.from_string(
@@ -190,7 +197,7 @@ def _describe_duckdb(connection: Any, sql: str) -> Any:
     """Return the columns of a query; Ibis 12 asks DuckDB 2 for what it no longer has."""
     from ibis import Schema  # noqa: PLC0415 (an extra)
 
-    described = connection.con.sql(f"SELECT * FROM ({sql}) LIMIT 0")  # noqa: S608
+    described = connection.con.sql(f"SELECT * FROM ({sql}\n) LIMIT 0")  # noqa: S608
     return Schema.from_pyarrow(described.to_arrow_table().schema)
 
 
@@ -204,7 +211,7 @@ def _with_indices(connection: Any, expression: Any) -> Any:
     stored = {}
     for table in expression.op().find(InMemoryTable):
         columns = table.data.to_pyarrow(table.schema)
-        names, marks = columns.column_names, [_MARKS[connection.name]] * columns.num_columns
+        names, marks = columns.column_names, [MARKS[connection.name]] * columns.num_columns
         kinds = ", ".join(f"{name} BIGINT" for name in names)
         name = f"forecaster_{table.name}"
         connection.raw_sql(

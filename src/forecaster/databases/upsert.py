@@ -9,12 +9,17 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from forecaster.databases.connection import (
+    MARKS,
+    TABLE_NAME,
     Database,
     connect,
     explained,
+    is_database,
+    open_table,
 )
 from forecaster.errors import ConfigError, DataError, name_some
 
+EXAMPLE = "postgresql://user@host/database/forecasts"
 KEY = ("unique_id", "ds", "cutoff")
 _TIMES = {
     "postgres": "TIMESTAMPTZ",
@@ -22,7 +27,6 @@ _TIMES = {
     "mysql": "DATETIME",
     "sqlite": "TIMESTAMP",
 }
-_MARKS = {"postgres": "%s", "mysql": "%s", "duckdb": "?", "sqlite": "?"}
 
 
 @dataclass(frozen=True)
@@ -30,29 +34,30 @@ class ForecastTable:
     """A table of a database that takes forecasts, one row per location, step and origin."""
 
     database: Database
-    parts: tuple[str, ...]  # schema, if any, and name
+    table: str  # with its schema, if need be
 
     @classmethod
     def parse(cls, text: str) -> "ForecastTable":
         """Return the table of `postgresql://user@host/database/table`."""
+        if not is_database(text):
+            raise ConfigError(f"--to takes a table of a database, as in {EXAMPLE}; --out a file")
         address = urlsplit(Database.parse(text).url)
         path, _, table = address.path.rpartition("/")
         database = Database(address._replace(path=path).geturl())
-        parts = tuple(table.split("."))
-        if not path.strip("/") or not all(part.isidentifier() for part in parts):
-            raise ConfigError(
-                f"{database.name}: no table; give its name behind that of the database, as in "
-                "postgresql://user@host/database/forecasts"
-            )
-        if database.backend not in _MARKS:
+        if database.backend not in MARKS:
             kinds = "postgresql, mariadb, duckdb and sqlite"
             raise ConfigError(f"{database.name}: forecasts are written to {kinds} only")
-        return cls(database, parts)
+        if not path.strip("/") or not TABLE_NAME.fullmatch(table):
+            raise ConfigError(
+                f"{database.name}: no table; give its name behind that of the database, as in "
+                f"{EXAMPLE}"
+            )
+        return cls(database, table)
 
     @property
     def name(self) -> str:
         """The table, for messages."""
-        return f"{self.database.name}/{'.'.join(self.parts)}"
+        return f"{self.database.name}/{self.table}"
 
     def upsert(self, forecast: pd.DataFrame) -> int:
         """Write a forecast in one transaction; return its number of rows.
@@ -64,31 +69,35 @@ class ForecastTable:
             raise ConfigError(f"{self.name}: the forecast has no {name_some(missing)}; use --out")
         if "degraded" not in forecast:  # so that the table has it from the beginning
             forecast = forecast.assign(degraded=None)
-        backend = self.database.backend
         with connect(self.database, writing=True) as connection, explained(self.database):
             present = self._columns(connection)
             if present is not None:
                 self._check(connection, forecast, present)
             with _transaction(connection) as cursor:
-                if present is None:
-                    cursor.execute(self._create(forecast, backend))
-                cursor.executemany(self._insert(forecast, backend), _rows(forecast, backend))
+                self._write(cursor, forecast, is_new=present is None)
         return len(forecast)
 
-    def _create(self, forecast: pd.DataFrame, backend: str) -> str:
-        kinds = {column: _kind(forecast[column], column, backend) for column in map(str, forecast)}
-        columns = [f"{_quote(name, backend)} {kind}" for name, kind in kinds.items()]
-        key = ", ".join(KEY)
-        table = self._quoted(backend)
-        return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)}, PRIMARY KEY ({key}))"
+    def _write(self, cursor: Any, forecast: pd.DataFrame, *, is_new: bool) -> None:
+        """Write the rows; MariaDB, which would keep a new table, makes it with its rows."""
+        backend = self.database.backend
+        columns, table = _columns_of(forecast, backend), _quote(self.table, backend)
+        rows = _rows(forecast, backend)
+        if is_new and backend == "mysql":
+            cursor.execute(f"CREATE TEMPORARY TABLE forecaster_rows ({columns})")
+            cursor.executemany(_insert(forecast, "forecaster_rows", backend), rows)
+            copied = "SELECT * FROM forecaster_rows"
+            cursor.execute(f"CREATE TABLE {table} ({columns}) {copied}")
+            return
+        if is_new:
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+        cursor.executemany(_insert(forecast, table, backend), rows)
 
     def _columns(self, connection: Any) -> Sequence[str] | None:
         """Return the columns of the table, None if there is no such table."""
         from ibis.common.exceptions import TableNotFound  # noqa: PLC0415 (an extra)
 
-        schema = self.parts[0] if len(self.parts) > 1 else None
         try:
-            columns: Sequence[str] = connection.table(self.parts[-1], database=schema).columns
+            columns: Sequence[str] = open_table(connection, self.table).columns
         except TableNotFound:
             return None
         return columns
@@ -101,27 +110,11 @@ class ForecastTable:
                 f"{self.name}: no column {name_some(missing)}; found: {name_some(present, 20)}; "
                 "nothing is written: add the columns, or give another table"
             )
-        if connection.name == "mysql" and not _has_key(connection, self.parts):
+        if connection.name == "mysql" and not _has_key(connection, self.table):
             raise DataError(
                 f"{self.name}: no unique key; nothing is written: give it a unique index of "
                 f"({', '.join(KEY)})"
             )
-
-    def _insert(self, forecast: pd.DataFrame, backend: str) -> str:
-        names = [_quote(column, backend) for column in map(str, forecast)]
-        changed = [_quote(column, backend) for column in map(str, forecast) if column not in KEY]
-        marks = ", ".join([_MARKS[backend]] * len(names))
-        if backend == "mysql":
-            updates = ", ".join(f"{name} = VALUES({name})" for name in changed)
-            rule = f"ON DUPLICATE KEY UPDATE {updates}"
-        else:
-            updates = ", ".join(f"{name} = excluded.{name}" for name in changed)
-            rule = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {updates}"
-        table = self._quoted(backend)
-        return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) {rule}"  # noqa: S608
-
-    def _quoted(self, backend: str) -> str:
-        return ".".join(_quote(part, backend) for part in self.parts)
 
 
 @contextmanager
@@ -135,6 +128,25 @@ def _transaction(connection: Any) -> Iterator[Any]:
     cursor.execute("COMMIT")
 
 
+def _columns_of(forecast: pd.DataFrame, backend: str) -> str:
+    """Return the columns of a new table, and its key, in SQL."""
+    kinds = {column: _kind(forecast[column], column, backend) for column in map(str, forecast)}
+    columns = [f"{_quote_part(name, backend)} {kind}" for name, kind in kinds.items()]
+    return f"{', '.join(columns)}, PRIMARY KEY ({', '.join(KEY)})"
+
+
+def _insert(forecast: pd.DataFrame, table: str, backend: str) -> str:
+    """Return the statement that inserts a row, or replaces the numbers of the one there."""
+    names = [_quote_part(column, backend) for column in map(str, forecast)]
+    changed = [_quote_part(column, backend) for column in map(str, forecast) if column not in KEY]
+    marks = ", ".join([MARKS[backend]] * len(names))
+    rule, form = f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET", "{0} = excluded.{0}"
+    if backend == "mysql":
+        rule, form = "ON DUPLICATE KEY UPDATE", "{0} = VALUES({0})"
+    updates = ", ".join(map(form.format, changed))
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) {rule} {updates}"  # noqa: S608
+
+
 def _kind(column: "pd.Series[Any]", name: str, backend: str) -> str:
     if pd.api.types.is_datetime64_any_dtype(column):
         return f"{_TIMES[backend]} NOT NULL" if name in KEY else _TIMES[backend]
@@ -146,15 +158,19 @@ def _kind(column: "pd.Series[Any]", name: str, backend: str) -> str:
     return f"VARCHAR(255){exact} NOT NULL"  # without it, MariaDB takes A and ä for a
 
 
-def _quote(name: str, backend: str) -> str:
+def _quote(table: str, backend: str) -> str:
+    return ".".join(_quote_part(part, backend) for part in table.split("."))
+
+
+def _quote_part(name: str, backend: str) -> str:
     mark = "`" if backend == "mysql" else '"'
     return f"{mark}{name}{mark}"
 
 
-def _has_key(connection: Any, parts: tuple[str, ...]) -> bool:
+def _has_key(connection: Any, table: str) -> bool:
     """Whether a table of MariaDB, which does not ask for it, has the unique key."""
     cursor = connection.con.cursor()
-    cursor.execute(f"SHOW INDEX FROM {'.'.join(_quote(part, 'mysql') for part in parts)}")
+    cursor.execute(f"SHOW INDEX FROM {_quote(table, 'mysql')}")
     indices: dict[str, set[str]] = {}
     for _, is_repeated, index, _, column, *_ in cursor.fetchall():
         if not is_repeated:
@@ -164,15 +180,9 @@ def _has_key(connection: Any, parts: tuple[str, ...]) -> bool:
 
 def _rows(forecast: pd.DataFrame, backend: str) -> list[tuple[Any, ...]]:
     """Return the rows as values of Python, with None for what is missing."""
-    columns = []
-    for name in forecast:
-        column = forecast[name]
-        if pd.api.types.is_datetime64_any_dtype(column):
-            times = column if backend in ("postgres", "duckdb") else column.dt.tz_convert(None)
-            values = (
-                list(times.dt.to_pydatetime()) if backend != "sqlite" else list(map(str, times))
-            )
-        else:
-            values = column.astype(object).where(column.notna(), None).tolist()
-        columns.append(values)
-    return list(zip(*columns, strict=True))
+    rows = forecast.copy(deep=False)
+    if backend in ("mysql", "sqlite"):  # which have no zones
+        for name, times in forecast.select_dtypes("datetimetz").items():
+            rows[name] = times.dt.tz_convert(None).dt.strftime("%Y-%m-%d %H:%M:%S")
+    rows = rows.astype(object)
+    return list(rows.where(rows.notna(), None).itertuples(index=False, name=None))

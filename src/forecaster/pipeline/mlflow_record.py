@@ -8,15 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from forecaster.errors import ConfigError, RunError, need_extra
+from forecaster.errors import ConfigError, RunError, need_extra, plain_text
 from forecaster.recipe import Recipe
 
 EXPERIMENT = "forecaster"  # unless MLFLOW_EXPERIMENT_NAME names another
 HASH = "forecaster.hash"  # tag of an entry, by which a repeated command finds it
 BATCH = 100  # parameters or metrics of a request
 MAX_TEXT = 500  # characters of a parameter
+LIMITS = {  # of the client, unless they are set; else a silent server holds it for 20 minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+}
+SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+_ADDRESS = re.compile(r"sqlite:///[^?#]+|https?://[^@?#]+")
 _UNUSUAL = re.compile(r"[^\w./ -]")  # in the names of metrics
 
 
@@ -66,18 +71,28 @@ class MlflowRecord:
     """The tracking server or store that entries are written to."""
 
     def __init__(self, uri: str) -> None:
-        """Open it before anything is computed; an address with a password is refused."""
-        if urlsplit(uri).password is not None:
+        """Open it before anything is computed, or refuse it: no answer within seconds is none.
+
+        An address with a user, a password or settings is refused: the client logs addresses.
+        """
+        if not _ADDRESS.fullmatch(uri):
             raise ConfigError(
-                "--mlflow: a password in an address is seen in lists of processes; set "
-                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                "--mlflow takes sqlite:///FILE or https://HOST, without a password, which would "
+                "be seen in lists of processes; set MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
             )
+        for name, value in LIMITS.items():
+            os.environ.setdefault(name, value)
         self._mlflow = need_extra("mlflow", extra="mlflow")
         if uri.startswith("sqlite"):
             need_extra("alembic", extra="mlflow")
         self._uri = uri
+        self._advice = "see that it answers and can be written; nothing was computed"
         self._client = self._call(self._mlflow.MlflowClient, tracking_uri=uri)
         self._experiment = self._find_experiment()
+        self._advice = (
+            "see that it can be written; what was computed is kept: run the command again"
+        )
 
     def write(self, entry: MlflowEntry) -> bool:
         """Write an entry; return whether it was not there yet."""
@@ -118,9 +133,8 @@ class MlflowRecord:
         try:
             return function(*arguments, **named)
         except Exception as error:  # it has types of requests, SQLAlchemy and its own
-            text = " ".join(str(error).split())[:300]
-            advice = "see that it can be written; what was computed is kept: run the command again"
-            raise RunError(f"--mlflow {self._uri}: {text}; {advice}") from None
+            text = plain_text(error, *map(os.environ.get, SECRETS))
+            raise RunError(f"--mlflow {self._uri}: {text}; {self._advice}") from None
 
 
 def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
