@@ -339,6 +339,16 @@ def test_a_later_fit_validates_four_weeks_at_most_or_as_much_as_calibration_need
     assert later.mask("validation", panel.clock, panel.times).sum() == validated
 
 
+@pytest.mark.parametrize(("weeks", "days"), [(16, 14), (9, 3)])
+def test_a_later_fit_validates_two_weeks_if_these_are_no_more_than_a_fifth(
+    weeks: int, days: int
+) -> None:
+    panel = panel_of(np.ones((24 * 7 * 20, 1)))
+    splits = by_steps(panel, train=[(0, 999)], validation=[(1_000, 1_060)], test=[(1_061, 1_300)])
+    later = splits.until(panel, 24 * 7 * weeks, horizon=3)
+    assert later.mask("validation", panel.clock, panel.times).sum() == 24 * days
+
+
 def test_a_later_fit_without_earlier_steps_is_refused() -> None:
     panel = panel_of(np.ones((199, 1)))
     splits = by_steps(panel, train=[(97, 140)], validation=[(141, 160)], test=[(161, 198)])

@@ -38,7 +38,8 @@ _NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
 DAY_MINUTES = 24 * 60
 YEAR_MINUTES = 365 * DAY_MINUTES
-VALIDATION_DAYS = 28  # at most, of a later fit
+VALIDATION_DAYS = 28  # at most, of a later fit; at least half of that
+VALIDATION_LARGEST = 0.2  # of what a later fit learns from, to reach that
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Splits:
         """The splits of a later fit: all before a step is learned from, the rest is test.
 
         Learning begins where it began before. Its newest part validates: as much as before, but
-        at most four weeks, or as much as 20 windows need.
+        at most four weeks, or as much as 20 windows need; and at least two weeks, which judging
+        drift takes, if these are no more than a fifth.
 
         Args:
             panel: whose steps are split.
@@ -114,7 +116,9 @@ class Splits:
             self.mask(name, panel.clock, panel.times[:step]) for name in ("train", "validation")
         )
         first = int(np.argmax(learned))
-        validation = step - _validation_steps(int(validated.sum()), panel.clock, horizon)
+        validation = step - _validation_steps(
+            int(validated.sum()), step - first, panel.clock, horizon
+        )
         if not learned.any() or validation <= first:
             raise DataError(
                 f"splits: too few steps before {panel.instant(step)}Z; the first training step "
@@ -132,11 +136,12 @@ class Splits:
         return inside
 
 
-def _validation_steps(before: int, clock: Clock, horizon: int) -> int:
+def _validation_steps(before: int, learned: int, clock: Clock, horizon: int) -> int:
     """The length of a later validation split, in whole days where a step is shorter."""
     day = max(DAY_MINUTES // clock.step_minutes, 1)
     most = VALIDATION_DAYS * DAY_MINUTES // clock.step_minutes
-    steps = min(max(before, 1), max(most, VALIDATION_WINDOWS + horizon - 1))
+    least = most // 2 if most // 2 <= VALIDATION_LARGEST * learned else 1
+    steps = min(max(before, least), max(most, VALIDATION_WINDOWS + horizon - 1))
     return -(-steps // day) * day
 
 

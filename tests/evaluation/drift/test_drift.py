@@ -12,6 +12,9 @@ from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.evaluation.drift.drift import find_drift
 from forecaster.panel.panel import Panel
+from forecaster.report.drift.findings import to_findings
+from forecaster.report.drift.page import render_drift
+from forecaster.splits import Splits
 from tests.evaluation.drift.conftest import VALIDATED, WEEK, DriftCase
 
 SINCE = WEEK * (VALIDATED + 6)  # the steps from which something changes
@@ -68,6 +71,26 @@ def test_locations_that_the_run_cannot_forecast_are_a_reason_to_update(drift_cas
     assert "it does not know 1 location (opened)" in drift.reasons
     assert drift.panel == panel.digest
     assert drift.to_json()["unknown"] == ["opened"]
+
+
+def test_with_few_days_of_validation_errors_are_not_judged_and_the_rest_is(drift_case: DriftCase):
+    first = VALIDATED * WEEK - 12 * 24  # of 13 local days
+    panel = drift_case.panel
+    borders = [(0, first), (first, VALIDATED * WEEK), (VALIDATED * WEEK, len(panel.values))]
+    ranges = [[(f"{panel.instant(a)}Z", f"{panel.instant(b - 1)}Z")] for a, b in borders]
+    values = panel.values.copy()
+    values[-24 * 9 :, 3] = 0
+    short = HistoricalMean().fit(panel, Splits(*ranges))
+    drift = find_drift(short, drift_case.changed(values))
+    assert drift.watches == ()
+    assert drift.unjudged is not None
+    assert drift.unjudged.startswith("13 days of validation with scores")
+    assert (drift.places[0].kind, drift.advice) == ("silent", "look")
+    findings = to_findings(drift)
+    assert findings.findings[0].text == f"not judged yet: {drift.unjudged}"
+    assert "the next `forecaster update` validates on as many" in drift.unjudged
+    assert "drift since training" in render_drift("run", drift, findings, panel)
+    assert json.loads(json.dumps(drift.to_json()))["unjudged"] == drift.unjudged
 
 
 def test_a_panel_without_new_steps_is_refused(drift_case: DriftCase):

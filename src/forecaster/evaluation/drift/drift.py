@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from forecaster.errors import ConfigError, count_of, name_some
+from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import new_ids
 from forecaster.evaluation.drift.edges import EdgeChange, EdgeReport, find_edge_changes
@@ -42,6 +42,7 @@ class Drift:
     edges: EdgeReport
     ids: tuple[str, ...]  # of the run, in the order of the columns of edges
     unknown: tuple[str, ...] = ()  # locations of the panel that the run cannot forecast
+    unjudged: str | None = None  # why there are no watches, and what to do
 
     @property
     def advice(self) -> Advice:
@@ -86,6 +87,7 @@ class Drift:
             "advice": self.advice,
             "reasons": list(self.reasons),
             "watches": [self._watch_dict(watch) for watch in self.watches],
+            "unjudged": self.unjudged,
             "data": asdict(self.data),
             "unknown": list(self.unknown),
             "places": [asdict(place) for place in self.places],
@@ -136,17 +138,19 @@ def find_drift(
         for steps in (validated, (spans.first_new, len(panel.values)))
     ]
     validation, new = days
+    watches, unjudged = _watches(validation, new)
     return Drift(
         run=run.digest,
         panel=panel.digest,
         first_day=np.datetime64(new.first_day, "D"),
         weeks=len(new.errors) // WEEK_DAYS,
-        watches=watch_scores(validation, new),
+        watches=watches,
         data=describe_data(run, matched, spans),
         places=tuple(find_places(run, matched, spans, (validation, new))),
         edges=find_edge_changes(run, matched, spans),
         ids=matched.locations.ids,
         unknown=unknown,
+        unjudged=unjudged,
     )
 
 
@@ -159,6 +163,14 @@ def _known(estimator: Estimator, panel: Panel) -> tuple[Panel, tuple[str, ...]]:
         return panel, ()
     known = tuple(identity for identity in panel.locations.ids if identity not in {*unknown})
     return replace(panel.select(known), digest=panel.digest), unknown
+
+
+def _watches(validation: DaySums, new: DaySums) -> tuple[tuple[Watch, ...], str | None]:
+    """The sequential tests, or why errors, bias and coverage cannot be judged yet."""
+    try:
+        return watch_scores(validation, new), None
+    except DataError as too_few:
+        return (), str(too_few)
 
 
 def watch_scores(validation: DaySums, new: DaySums) -> tuple[Watch, ...]:

@@ -73,8 +73,8 @@ def watch(
     if len(observed) < MIN_DAYS:
         raise DataError(
             f"{count_of(len(observed), 'day')} of validation with scores in the panel; at least "
-            f"{MIN_DAYS} are needed to tell a change from chance: give the panel that the run was "
-            "trained on, with what came since"
+            f"{MIN_DAYS} are needed to tell a change from chance: the next `forecaster update` "
+            "validates on as many, or give the whole panel that the run was trained on"
         )
     weeks = week_means(days)
     reference = float(observed.mean())

@@ -25,6 +25,7 @@ def to_findings(drift: Drift) -> Checkup:
         "panel": (drift.panel or "not saved")[:12],
     }
     findings = (
+        *_unjudged(drift),
         *(_judge(drift, topic) for topic in TOPICS if _watches(drift, topic)),
         _data(drift),
         _inputs(drift),
@@ -42,6 +43,8 @@ def advise(drift: Drift) -> str:
             return f"Update the run: {'; '.join(drift.reasons)}{look}"
         case "look":
             return f"Look at {_name_places(drift)}"
+    if drift.unjudged is not None:
+        return "Nothing to do by values, locations and graph; errors cannot be judged yet"
     return "Nothing to do: the world is the one that the run has learned"
 
 
@@ -53,6 +56,13 @@ def _name_places(drift: Drift) -> str:
 def _watches(drift: Drift, topic: str) -> list[Watch]:
     """The sequential tests of a topic; bias has one for each direction."""
     return [watch for watch in drift.watches if watch.name in TOPICS[topic]]
+
+
+def _unjudged(drift: Drift) -> list[Finding]:
+    """That errors, bias and coverage cannot be judged yet, if so."""
+    if drift.unjudged is None:
+        return []
+    return [Finding("error", "note", f"not judged yet: {drift.unjudged}")]
 
 
 def _judge(drift: Drift, topic: str) -> Finding:

@@ -18,7 +18,7 @@ def render_drift(title: str, drift: Drift, checkup: Checkup, panel: Panel) -> st
         panel: with the coordinates of the locations.
     """
     figures = []
-    if drift.weeks:
+    if drift.weeks and drift.watches:
         told = [watch.name for watch in drift.watches if watch.alarm is not None]
         figures.append(
             Figure(
