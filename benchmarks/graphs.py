@@ -1,17 +1,21 @@
 """Who tells about whom: networks with different graphs on cities and on real panels.
 
 `python -m benchmarks.graphs DATA OUT --set zones` trains every row of `--models` as often as
-`--seeds` says, one file of scores for each, and prints RMSE and MAPE by step ahead, and each row's
-RMSE against a location alone, paired by seed. `--set city` is the generated city (`--travel`,
-`--locations`, a year); panels of recipes are read from OUT/panels, where `--prepare` builds them.
-Validation windows, by which choices are made, and test windows are scored after one training;
-`--on` says which are printed. `--table` only prints.
+`--seeds` says, one file of scores for each (what is there is not trained again), and prints a
+table: RMSE by step ahead, MAPE, and the RMSE against that of a location alone, with the 95 %
+interval over days and seeds where there are seven days. `--set city` is the generated city
+(`--travel`, `--locations`, a year), with the share of the way from `alone` to the floor; panels of
+recipes are read from OUT/panels, where `--prepare` builds them. Validation windows, by which
+choices are made, and test windows are scored after one training; `--on` says which are printed.
+`--table` only prints.
 
-Rows are a preset and a graph. `alone` has neither edges nor factors of the city, `factors` has
-factors alone, `both` lagged edges and factors, `lasso+factors` those of the graphical lasso.
+Rows are a preset and a graph; the ensemble `best` is made of the network of `quick`. `alone` has
+neither edges nor factors of the city, `factors` has factors alone, `both` lagged edges and
+factors, `lasso+factors` those of the graphical lasso. `dcrnn-lags` takes the kernel of distances.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +23,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks import hangzhou, los_loop
+from benchmarks import hangzhou, los_loop, sparse
 from benchmarks.proofs import Options, print_table, show
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import with_meaning
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.evaluation.backtest import targets
+from forecaster.evaluation.bootstrap import RelativeDifference, compare_errors
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
-from forecaster.metrics import sum_errors
+from forecaster.metrics import ErrorSums, sum_errors
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change, read_recipe
 from forecaster.splits import SPLITS, Splits, cut_windows
@@ -39,10 +44,10 @@ RECIPES = {
     "melbourne": "melbourne_2022",
     "uber": "uber_2014",
 }
-SETS = ("city", *RECIPES, "los", "hangzhou")
+SETS = ("city", *RECIPES, "uber996", "los", "hangzhou")
 FACTORS = 4
-# The graph of each row of `best`, and the number of factors
-BEST = {
+# The graph of each row of `quick`, and the number of factors
+QUICK = {
     "alone": ("own", 0),
     "lasso": ("lasso", 0),
     "lagged": ("lagged", 0),
@@ -53,7 +58,8 @@ BEST = {
     "complete": ("complete", 0),
 }
 PAPER = {"alone": "own", **{kind: kind for kind in ("lasso", "lagged", "distance", "complete")}}
-ROWS = (*(f"best-{row}" for row in BEST), *(f"paper-{row}" for row in PAPER))
+DCRNN = "dcrnn-lags"
+ROWS = (*(f"quick-{row}" for row in QUICK), *(f"paper-{row}" for row in PAPER), DCRNN)
 YEAR_HOURS = 8_760
 STEPS = (1, 3, 12)
 
@@ -77,14 +83,16 @@ def main() -> None:
         name = f"city-{arguments.locations}-{arguments.travel:g}"
     arguments.out = arguments.out / f"{name}-{arguments.horizon}"
     options = Options.of(arguments)
+    floors = options.out / "floors.json"
     if options.models:
         panel, splits, recipe, city = _open(arguments, panels)
         recipe = change(recipe, {"lags": {"horizon": arguments.horizon}}, source="graphs")
-        measure = _measurer(panel, splits, recipe, options)
         if city is not None:
-            _print_floors(city, splits, recipe)
-        options.run(measure, is_network=True)
-    _print(options.results(), arguments.horizon, arguments.on)
+            options.out.mkdir(parents=True, exist_ok=True)
+            floors.write_text(json.dumps(_floors(city, splits, recipe)), encoding="utf-8")
+        options.run(_measurer(panel, splits, recipe, options), is_network=True)
+    bounds = json.loads(floors.read_text(encoding="utf-8")) if floors.exists() else {}
+    _print(options.results(), arguments.horizon, arguments.on, bounds.get(arguments.on))
 
 
 def _prepare(data: Path, panels: Path, name: str) -> None:
@@ -115,6 +123,10 @@ def _open(
             Panel.open(panels / arguments.set),
             read_recipe(_recipe_path(arguments.set)),
         )
+        return panel, Splits.from_config(panel, recipe.splits), recipe, None
+    if arguments.set == "uber996":
+        recipe = Recipe.of({"splits": sparse.SPLITS, "metrics": {"mape_cut": 3.0}})
+        panel = sparse.read_panel(arguments.data, panels / "uber996")
         return panel, Splits.from_config(panel, recipe.splits), recipe, None
     if arguments.set == "los":
         table = pd.read_parquet(arguments.data / "los_loop_2012" / "speed.parquet")
@@ -147,73 +159,120 @@ def _measurer(
         return graphs[kind]
 
     def measure(name: str, seed: int) -> Mapping[str, Any]:
+        if name == DCRNN:
+            model = options.fit("DCRNN-lags", seed, recipe, panel, splits)
+            return {on: _score(model, panel, splits, on) for on in SPLITS[1:]} | {"edges": None}
         preset, _, row = name.partition("-")
-        kind, factors = BEST[row] if preset == "best" else (PAPER[row], 0)
+        kind, factors = QUICK[row] if preset == "quick" else (PAPER[row], 0)
         training = {"seed": seed} | ({} if options.epochs is None else {"epochs": options.epochs})
         values: dict[str, object] = {"preset": preset, "training": training}
-        if preset == "best":
+        if preset == "quick":
             edges = {"edges": 0} if row == "alone" else {}
             values["mixer"] = {"factors": factors, **edges}
         own = with_meaning(change(recipe, values, source=name), panel)
-        model = Forecaster(graph_of(kind, own), own)
-        model.falls_back = False
-        model.fit(panel, splits)
-        scores = {on: _score(model, panel, splits, on) for on in SPLITS[1:]}
+        forecaster = Forecaster(graph_of(kind, own), own)
+        forecaster.falls_back = False
+        forecaster.fit(panel, splits)
+        scores = {on: _score(forecaster, panel, splits, on) for on in SPLITS[1:]}
         return scores | {"edges": len(graph_of(kind, own))}
 
     return measure
 
 
 def _score(model: Estimator, panel: Panel, splits: Splits, on: str) -> dict[str, Any]:
+    """The error sums of every day and step ahead."""
     windows = cut_windows(panel, splits, model.recipe.lags)
     origins = windows.test if on == "test" else windows.validation
     prediction = model.predict_all(panel, origins)
     truth = targets(panel, origins, model.recipe.lags.horizon)
     cut = model.recipe.metrics.mape_cut
     errors = sum_errors(truth, prediction.forecast, cut, prediction.relative)
-    return {name: sums.sum(axis=0).tolist() for name, sums in vars(errors).items()}
+    days = panel.clock.local(panel.times[origins]).astype("datetime64[D]")
+    first = np.unique(days, return_index=True)[1]
+    return {
+        name: np.add.reduceat(sums, first, axis=0).tolist() for name, sums in vars(errors).items()
+    }
 
 
-def _print_floors(city: City, splits: Splits, recipe: Recipe) -> None:
-    """Print the bounds of all forecasts and of those from each location alone."""
-    origins = cut_windows(city.panel, splits, recipe.lags).test
-    for name, bound in (("floor", city.floor), ("floor alone", city.floor_alone)):
-        steps = bound(origins, recipe.lags.horizon)
-        mean = np.sqrt(np.square(steps).mean())
-        print(f"{name}: {mean:.3f}, by step {np.round(steps, 3).tolist()}")
+def _floors(city: City, splits: Splits, recipe: Recipe) -> dict[str, list[float]]:
+    """The RMSE by step ahead that no forecast falls below, on the windows of each part."""
+    windows = cut_windows(city.panel, splits, recipe.lags)
+    parts = {"test": windows.test, "validation": windows.validation}
+    horizon = recipe.lags.horizon
+    return {on: city.floor(origins, horizon).tolist() for on, origins in parts.items()}
 
 
-def _print(results: Mapping[str, Sequence[Mapping[str, Any]]], horizon: int, on: str) -> None:
+def _print(
+    results: Mapping[str, Sequence[Mapping[str, Any]]],
+    horizon: int,
+    on: str,
+    floor: Sequence[float] | None,
+) -> None:
     """Print RMSE by step and MAPE, and each row against its preset's `alone`."""
-    steps = [k for k in STEPS if k <= horizon]
+    steps = [(0, "all"), *((k, f"+{k}") for k in STEPS if k <= horizon)]
+    errors = {name: [_sums(scores[on]) for scores in seeds] for name, seeds in results.items()}
     rows = []
-    for name, seeds in results.items():
-        by_seed = [_rmse(scores[on], horizon) for scores in seeds]
-        alone = results.get(f"{name.split('-')[0]}-alone", ())
-        mape = [100 * sum(s[on]["shares"]) / max(sum(s[on]["terms"]), 1) for s in seeds]
-        cells = [show([one[k] for one in by_seed], 3) for k in (0, *steps)]
-        against = [
-            f"{_change(by_seed, [_rmse(s[on], horizon) for s in alone], k)}" for k in (0, *steps)
-        ]
-        rows.append([name, str(seeds[0]["edges"]), *cells, show(mape), *against])
-    names = ["all", *(f"+{k}" for k in steps)]
-    versus = [f"{name} against alone" for name in names]
-    print_table(["", "edges", *names, "MAPE %", *versus], rows)
+    for name, by_seed in errors.items():
+        alone = errors.get(f"{name.split('-')[0]}-alone", errors.get("quick-alone", []))
+        edges = results[name][0]["edges"]
+        cells = [show([_rmse(sums, k) for sums in by_seed], 3) for k, _ in steps]
+        mape = show([100 * sums.shares.sum() / max(sums.terms.sum(), 1) for sums in by_seed])
+        against = [_compare(by_seed, alone, k) for k, _ in steps]
+        closed = [_closed(by_seed, alone, floor, k) for k, _ in steps] if floor else []
+        rows.append(["–" if edges is None else f"{edges:,}", *cells, mape, *against, *closed])
+    names = [name for _, name in steps]
+    header = ["", "edges", *names, "MAPE %", *(f"{name} against alone" for name in names)]
+    header += [f"{name} closed" for name in names] if floor else []
+    if floor:
+        bound = [_floor_of(floor, k) for k, _ in steps]
+        rows.append(["", *(f"{value:.3f}" for value in bound), *[""] * (2 * len(names) + 1)])
+    labels = [f"{name} ({len(by_seed)})" for name, by_seed in errors.items()] + ["floor"]
+    print_table(header, [[label, *row] for label, row in zip(labels, rows, strict=False)])
 
 
-def _rmse(scores: Mapping[str, Any], horizon: int) -> dict[int, float]:
-    """The RMSE of each step ahead, and of all (0)."""
-    squares, values = scores["squares"], scores["values"]
-    by_step = {k + 1: (squares[k] / values[k]) ** 0.5 for k in range(horizon)}
-    return {0: (sum(squares) / sum(values)) ** 0.5, **by_step}
+def _sums(scores: Mapping[str, Any]) -> ErrorSums:
+    return ErrorSums(**{name: np.asarray(values) for name, values in scores.items()})
 
 
-def _change(
-    rows: Sequence[Mapping[int, float]], alone: Sequence[Mapping[int, float]], step: int
+def _rmse(errors: ErrorSums, step: int) -> float:
+    """The RMSE of a step ahead, or of all (0)."""
+    part = errors.step(step - 1) if step else errors
+    return float(np.sqrt(part.squares.sum() / part.values.sum()))
+
+
+def _floor_of(floor: Sequence[float], step: int) -> float:
+    return floor[step - 1] if step else float(np.sqrt(np.square(floor).mean()))
+
+
+def _compare(rows: Sequence[ErrorSums], alone: Sequence[ErrorSums], step: int) -> str:
+    """The relative difference, with its interval over days and seeds where there are enough."""
+    if not alone or rows is alone:
+        return ""
+    first = max(step, 1)
+    last = step or rows[0].squares.shape[1]
+    models = [[errors.steps(first, last) for errors in model] for model in (rows, alone)]
+    days = np.arange(len(rows[0].squares))
+    difference = compare_errors(models[0], models[1], days).rmse
+    if difference is not None:
+        return _describe(difference)
+    mean, reference = (np.mean([_rmse(errors, step) for errors in part]) for part in (rows, alone))
+    return f"{100 * (mean / reference - 1):+.1f} %"
+
+
+def _describe(difference: RelativeDifference) -> str:
+    value, low, high = (100 * end for end in (difference.value, difference.low, difference.high))
+    text = f"{value:+.1f} % ({low:+.1f} … {high:+.1f})"
+    return f"**{text}**" if difference.is_clear else text
+
+
+def _closed(
+    rows: Sequence[ErrorSums], alone: Sequence[ErrorSums], floor: Sequence[float], step: int
 ) -> str:
-    """The relative difference, paired by seed."""
-    pairs = list(zip(rows, alone, strict=False))
-    return show([100 * (a[step] / b[step] - 1) for a, b in pairs], 1) + " %" if pairs else ""
+    """The share of the way from `alone` to the floor."""
+    if not alone or rows is alone:
+        return ""
+    mean, reference = (np.mean([_rmse(errors, step) for errors in part]) for part in (rows, alone))
+    return f"{100 * (reference - mean) / (reference - _floor_of(floor, step)):.0f} %"
 
 
 if __name__ == "__main__":

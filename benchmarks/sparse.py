@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="for a quick try")
     parser.add_argument("--simple", action="store_true", help="leave out the network")
     arguments = parser.parse_args()
-    panel = _panel(arguments.data, arguments.out)
+    panel = read_panel(arguments.data, arguments.out)
     recipe = Recipe.of({"splits": SPLITS, "metrics": {"mape_cut": 3.0}})
     models: dict[str, Estimator] = {
         "HistoricalMean": HistoricalMean(recipe),
@@ -59,7 +59,7 @@ def main() -> None:
         print(f"{name}: {_describe(model.fit(panel, splits), panel, origins, fifths)}", flush=True)
 
 
-def _panel(data: Path, out: Path) -> Panel:
+def read_panel(data: Path, out: Path) -> Panel:
     """The panel of the busiest intersections, built once."""
     if (out / "manifest.json").exists():
         return Panel.open(out)

@@ -56,6 +56,7 @@ def test_a_graph_is_learned_written_and_drawn(panel_folder: Path, run: Run) -> N
     )
     assert "gap " in output
     assert "time " in output
+    assert "note: edges say who moves together; --kind lagged tells whose past" in output
     assert "penalty " in errors  # what was done, while it was done
     graph = open_graph(out)
     assert graph.pairs.tolist() == [[n, n + 1] for n in range(PLACES - 1)]
@@ -116,6 +117,7 @@ def test_a_directed_graph_is_described_with_its_delays(panel_folder: Path, run: 
     assert "delays                  1 step 75 %, 2 steps 25 %\n" in output
     assert "tell about most others  p2 2, p3 1\n" in output
     assert "components              5, the largest of 3; 4 isolated\n" in output
+    assert "--kind lagged" not in output
     figures = panel_folder.with_name("graph-figures")
     assert sorted(path.name for path in figures.iterdir()) == [
         "degrees.png", "delays.png", "distances.png", "map.png", "structure.png",
@@ -292,6 +294,8 @@ def test_of_a_panel_without_lagged_edges_it_is_told_what_follows(
     assert "note: no edges: on held-out weeks no edge helps by more than chance\n" in output
     assert "note: a gain from single others could not be told" in output
     assert "; the preset best needs no edges: " in output
+    assert "delays" not in output
+    assert "components" not in output
     figures = panel_folder.with_name("graph-figures")
     assert sorted(path.name for path in figures.iterdir()) == [
         "map.png", "structure.png", "worth.png",

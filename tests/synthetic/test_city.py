@@ -80,7 +80,7 @@ def test_what_cannot_be_is_refused_all_at_once():
         "city: 4 faults",
         "  0 locations, 5 hours: both must be at least 1",
         "  seed -1: must not be negative",
-        "  travel 1.5: must lie between 0 and 1",
+        "  travel 1.5: give a number between 0 and 1",
         "  start '2009-13-01': give a local date or whole hour from 1987 to 2099",
     ]
 
@@ -313,7 +313,7 @@ def test_without_travel_nothing_comes_from_others(city):
 
 @pytest.mark.parametrize("travel", [-0.1, 1.01, float("nan")])
 def test_a_travel_outside_0_to_1_is_refused(travel):
-    with pytest.raises(ConfigError, match="must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match="give a number between 0 and 1"):
         make_city(locations=2, hours=2, travel=travel)
 
 

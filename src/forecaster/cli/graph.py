@@ -23,6 +23,7 @@ UNUSED = {  # options, by kind
     "lagged": ("threshold", "choose", "subtract"),
     "neighbourhood": ("choose", "max_delay"),
 }
+SAME_MOMENT = ("lasso", "inverse", "pearson", "neighbourhood")  # kinds without a delay
 
 
 def graph(  # noqa: PLR0913, PLR0917 (one option each)
@@ -170,7 +171,6 @@ def _refuse_unused(kind: GraphKind, options: dict[str, Any]) -> None:
 
 def _print_graph(graph: "DependencyGraph", clock: "Clock", out: Path, seconds: float) -> None:
     from forecaster.report.sections.graph import (
-        describe_delays,
         describe_edges,
         describe_selection,
         explain_no_edges,
@@ -178,14 +178,9 @@ def _print_graph(graph: "DependencyGraph", clock: "Clock", out: Path, seconds: f
 
     choice = describe_selection(graph.about, clock)
     choice.pop("notes", None)  # printed below
-    sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
-    isolated = int((graph.degrees + graph.out_degrees == 0).sum())
-    hubs = ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none"
     lines = {
         "graph": f"{count_of(len(graph.locations), 'location')}, {describe_edges(graph)}",
-        **({} if graph.delays is None else {"delays": describe_delays(graph.delays)}),
-        "tell about most others" if graph.is_directed else "hubs": hubs,
-        "components": f"{len(sizes)}, the largest of {sizes[0]}; {isolated} isolated",
+        **(_describe_structure(graph) if len(graph) or not graph.is_directed else {}),
         **choice,
         "time": f"{seconds:.1f} s",
     }
@@ -195,9 +190,26 @@ def _print_graph(graph: "DependencyGraph", clock: "Clock", out: Path, seconds: f
         terminal.show(f"note: {note}")
     if graph.about.lagged is not None and not len(graph):
         terminal.show(f"note: {explain_no_edges(graph.about.lagged)}")
+    if graph.about.kind in SAME_MOMENT:
+        question = "whose past tells about whose future, and what that is worth before you train"
+        terminal.show(f"note: edges say who moves together; --kind lagged tells {question}")
     terminal.show(
         f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it"
     )
+
+
+def _describe_structure(graph: "DependencyGraph") -> dict[str, str]:
+    """The delays, hubs and components of a graph."""
+    from forecaster.report.sections.graph import describe_delays
+
+    sizes = Counter(graph.components.tolist())
+    isolated = int((graph.degrees + graph.out_degrees == 0).sum())
+    hubs = ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none"
+    return {
+        **({} if graph.delays is None else {"delays": describe_delays(graph.delays)}),
+        "tell about most others" if graph.is_directed else "hubs": hubs,
+        "components": f"{len(sizes)}, the largest of {sizes[0]}; {isolated} isolated",
+    }
 
 
 def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, Any]:

@@ -52,8 +52,10 @@ _SECONDS_PER_CUBE = 4e-9  # of the path, by N³: both measured on one core
 _NEIGHBOURHOOD_NUMBERS = 1_500  # of a location: sketch, candidates and their coefficients
 _NEIGHBOURHOOD_BLOCKS = 2**26  # numbers at a time
 _SECONDS_PER_SKETCH, _SECONDS_PER_STEP = 2e-8, 3e-7  # of a pair, and of a location's step
-_LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
-_SECONDS_PER_TERM = 1e-5  # of lagged regressions, by D·N²: both measured on two cores
+_LAGGED_PRODUCTS_PER_SECOND = 5e10  # of lagged covariances,
+_SECONDS_PER_DEVIATION = 8e-8  # of a location's step, and
+_SECONDS_PER_TERM = 1e-6  # of a fold's regressions, by D·N²: all measured on two cores
+_LAGGED_FOLDS = 4  # where training is not long
 _LAGGED_ROOM = 256  # others' terms of a regression
 _LAGGED_MATRICES = 28  # copies of the (D + 1)·N² covariances at the peak, of N·T deviations,
 _LAGGED_SERIES, _LAGGED_REGRESSIONS = 8, 28  # and of regressions: four folds
@@ -96,7 +98,8 @@ def estimate_lagged(locations: int, steps: int, max_delay: int) -> Estimate:
     terms = N * (max(FACTORS) + 1) * D + N * min(_LAGGED_ROOM, D * N)
     floats = _LAGGED_MATRICES * covariances + _LAGGED_SERIES * N * steps
     doubles = _LAGGED_REGRESSIONS * 2 * terms  # numbers and coefficients
-    seconds = steps * covariances / _LAGGED_PRODUCTS_PER_SECOND + _SECONDS_PER_TERM * D * N**2
+    seconds = steps * (covariances / _LAGGED_PRODUCTS_PER_SECOND + N * _SECONDS_PER_DEVIATION)
+    seconds += _LAGGED_FOLDS * _SECONDS_PER_TERM * D * N**2
     return Estimate(4 * floats + 8 * doubles, seconds)
 
 

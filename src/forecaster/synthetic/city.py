@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from numbers import Real
 
 import numpy as np
 import pyarrow as pa
@@ -282,15 +283,15 @@ def _noise(
     return noise, np.empty((steps, 0), dtype=np.float32)
 
 
-def _check(locations: int, start: str, hours: int, seed: int, travel: float) -> np.datetime64:
+def _check(locations: int, start: str, hours: int, seed: int, travel: object) -> np.datetime64:
     """Check all arguments of a city, and return its start in UTC."""
     faults = Faults("city")
     if locations < 1 or hours < 1:
         faults.add(f"{locations} locations, {hours} hours: both must be at least 1")
     if seed < 0:
         faults.add(f"seed {seed}: must not be negative")
-    if not 0.0 <= travel <= 1.0:
-        faults.add(f"travel {travel:g}: must lie between 0 and 1")
+    if not isinstance(travel, Real) or not 0.0 <= float(travel) <= 1.0:
+        faults.add(f"travel {travel!r}: give a number between 0 and 1")
     local = _parse(start)
     if local is None:
         years = f"from {_YEARS[0]} to {_YEARS[-1]}"

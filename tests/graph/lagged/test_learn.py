@@ -14,6 +14,7 @@ from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
 from forecaster.splits import Splits
+from forecaster.synthetic.city import City, make_city
 from tests.graph.lagged.conftest import EDGES, follow
 
 MakePanel = Callable[..., Panel]
@@ -435,3 +436,27 @@ def test_the_records_of_other_kinds_do_not_speak_of_lags(
         assert "lagged" not in about.model_dump(mode="json")
     assert "lagged" not in About(kind="given").model_dump_json()
     assert About.model_validate_json(graph.about.model_dump_json()) == graph.about
+
+
+# ------------------------------------------------------------------------------ the generated city
+
+
+def learn_city(travel: float, hours: int) -> tuple[City, DependencyGraph]:
+    city = make_city(59, hours=hours, travel=travel)
+    splits = Splits.by_share(city.panel, validation=0.05, test=0.05)
+    return city, learn_graph(city.panel, splits, LAGGED.model_copy(update={"max_delay": 3}))
+
+
+def test_the_edges_of_a_city_that_travels_are_found_with_directions_and_delays() -> None:
+    city, graph = learn_city(travel=1.0, hours=8_760)
+    true = city.lagged_edges
+    wanted = {(*pair, d) for pair, d in zip(true.pairs.tolist(), true.delays, strict=True)}
+    found = set(edges_of(graph))
+    assert len(wanted) > 90
+    assert 2 * len(wanted & found) / (len(wanted) + len(found)) > 0.88  # 0.91 at seed 0
+
+
+def test_a_city_where_nothing_travels_has_no_edges() -> None:
+    _, graph = learn_city(travel=0.0, hours=4_380)
+    assert not len(graph)
+    assert CHANCE in graph.about.notes

@@ -343,6 +343,9 @@ def test_how_lagged_edges_were_chosen_is_told_by_topic() -> None:
     }
     given = about_lagged(RECORD).model_copy(update={"chosen_by": "given", "degree": 2.5})
     assert describe_selection(given)["penalty λ"] == "0.0181, given, for an average degree of 2.5"
+    all_factors = about_lagged(RECORD.model_copy(update={"factors": 8}))
+    most = "8, the most that are tried, at lags of up to 6 hours"
+    assert describe_selection(all_factors, HOURS)["factors of the city"] == most
 
 
 def test_of_no_edges_it_is_told_that_none_helps_and_what_follows() -> None:

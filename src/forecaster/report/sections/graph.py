@@ -11,6 +11,7 @@ from forecaster.errors import count_of
 from forecaster.graph.dependency import About, DependencyGraph, LaggedRecord, Worth
 from forecaster.graph.edges import Delays, distance_km
 from forecaster.graph.lagged.learn import CHANCE
+from forecaster.graph.lagged.learn import FACTORS as TRIED_FACTORS
 from forecaster.paired import MIN_BLOCKS
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
@@ -353,7 +354,8 @@ def _describe_lagged(about: About, record: LaggedRecord, clock: Clock | None) ->
         steps = count_of(about.steps, "training step")
         lines["learned from"] = f"{steps}, deviations from what is usual"
     reach = f"of up to {_length(record.max_delay, clock)}"
-    lines["factors of the city"] = f"{record.factors}, at lags {reach}"
+    most = ", the most that are tried" if record.factors == max(TRIED_FACTORS) else ""
+    lines["factors of the city"] = f"{record.factors}{most}, at lags {reach}"
     if record.penalty is None:
         lines["penalty λ"] = f"none of {len(record.path)} tried helps"
     else:
