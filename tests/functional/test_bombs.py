@@ -2,6 +2,8 @@
 
 import bz2
 import gzip
+import hashlib
+import json
 import lzma
 import os
 import resource
@@ -17,6 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from forecaster.publish.manifest import Manifest, Stored
+from forecaster.recipe import Recipe
 
 Make = Callable[[Path, int], Path]  # writes a bomb of some megabytes, unpacked
 ROWS = b"unique_id,ds,y\n" + b"".join(b"a,2024-05-%02d,%d\n" % (d, d) for d in range(1, 29))
@@ -144,6 +149,39 @@ def in_folder(make: Make) -> Make:
     return lambda folder, size: make(folder, size).parent
 
 
+def run_of(weights: Callable[[int], dict[str, object]], data: Callable[[int], int]) -> Make:
+    """Return what writes a run: the header of its weights, and so many bytes of zeros.
+
+    Weights that are all there take the memory that their file is large: they are no bomb.
+    """
+
+    def make(folder: Path, size: int) -> Path:
+        header = json.dumps(weights(size)).encode()
+        arrays = folder / "run" / "arrays.safetensors"
+        sparse("run/arrays.safetensors")(folder, 0)
+        with arrays.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + data(size))
+        with arrays.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        name = f"arrays-{digest[:12]}.safetensors"
+        stored = {arrays.name: Stored(name, arrays.stat().st_size, digest)}
+        arrays.rename(arrays.with_name(name))
+        described = {key: ["float32", value["shape"]] for key, value in weights(size).items()}
+        recipe = Recipe()
+        about = {"estimator": "Ridge", "recipe": recipe.model_dump(mode="json"), "learned": {},
+                 "arrays": described}  # fmt: skip
+        manifest = Manifest("run", 1, stored, about, {}, recipe.digest())
+        (folder / "run" / "manifest.json").write_bytes(manifest.to_bytes())
+        return folder / "run"
+
+    return make
+
+
+def floats(count: int, end: int) -> dict[str, object]:
+    return {"dtype": "F32", "shape": [count], "data_offsets": [0, end]}
+
+
 CHECK = ("check", "FILE")
 BOMBS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "gzip": (packed(gzip.compress, "a.csv.gz"), TABLE),
@@ -189,6 +227,12 @@ BOMBS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "locations": (packed(gzip.compress, "a.csv.gz"),
         (*TABLE[:2], "ROWS", *TABLE[3:], "--locations", "FILE")),
     "manifest": (in_folder(sparse("artifact/manifest.json", b"{")), CHECK),
+    "weights that are not there": (run_of(lambda n: {"w": floats(n << 18, n << 20)},
+        lambda _: 1_000), CHECK),
+    "weights that overlap": (run_of(lambda n: {f"w{k}": floats(n << 8, n << 10)
+        for k in range(1_000)}, lambda n: n << 10), CHECK),
+    "weights of a bad size": (run_of(lambda n: {"w": floats(n << 18, 1_000)}, lambda _: 1_000),
+        CHECK),
     "recipe": (sparse("a.toml", b"[panel]\n"), ("train", "FILE", "--panel", "x", "--out", "OUT")),
     "recipe of brackets": (written("a.toml", lambda n: b"a = " + b"[" * (n * 10_000)),
         ("train", "FILE", "--panel", "x", "--out", "OUT")),
