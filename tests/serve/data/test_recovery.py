@@ -1,5 +1,6 @@
 """What was acknowledged is there after damage, or its loss is told before anything is answered."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,9 @@ from forecaster.serve.data.database import Entry, IdempotencyKey
 from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.store import Store
 
-FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-redo")
+FILES = ("store.sqlite", "store.sqlite-wal", "store.sqlite-redo", "store.sqlite-last")
 KEY = IdempotencyKey("k", "digest")
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 @dataclass
@@ -77,20 +78,21 @@ def after_a_kill(
 
 def damages(
     folder: Path, count: int, generator: np.random.Generator
-) -> Iterator[tuple[str, Damage]]:
-    """Remove each file; then flip bits and cut at random."""
+) -> Iterator[dict[str, Damage]]:
+    """Remove each file; then flip bits and cut at random, in one file and in two."""
     for name in FILES:
-        yield name, Path.unlink
+        yield {name: Path.unlink}
     for n in range(count):
-        name = FILES[n % 3]
-        size = (folder / name).stat().st_size
-        if not size:
-            continue
-        place = int(generator.integers(size))
-        if n % 2:
-            yield name, lambda path, place=place: flip(path, place, int(generator.integers(8)))
-        else:
-            yield name, lambda path, place=place: path.write_bytes(path.read_bytes()[:place])
+        names = generator.choice(FILES, 1 + n % 2, replace=False).tolist()
+        yield {name: damage_of(folder / name, generator) for name in names}
+
+
+def damage_of(file: Path, generator: np.random.Generator) -> Damage:
+    """Return a flip of a bit or a cut."""
+    place, bit = int(generator.integers(file.stat().st_size or 1)), int(generator.integers(8))
+    if generator.integers(2) and file.stat().st_size:
+        return lambda path: flip(path, place, bit)
+    return lambda path: path.write_bytes(path.read_bytes()[:place])
 
 
 def flip(path: Path, place: int, bit: int) -> None:
@@ -106,12 +108,13 @@ def test_A1_nothing_acknowledged_disappears_in_silence(
     folder, ledger = after_a_kill
     refused = 0
     generator = np.random.default_rng(11)
-    for n, (name, damage) in enumerate(damages(folder, rounds(34, 700), generator)):
+    for n, damaged in enumerate(damages(folder, rounds(34, 700), generator)):
         place = tmp_path / str(n)
         place.mkdir()
         for file in FILES:
             shutil.copy(folder / file, place / file)
-        damage(place / name)
+        for name, damage in damaged.items():
+            damage(place / name)
         before = {path.name: path.read_bytes() for path in place.iterdir()}
         try:
             store = Store(place / FILES[0], "panel")
@@ -124,6 +127,31 @@ def test_A1_nothing_acknowledged_disappears_in_silence(
             store.close()
         shutil.rmtree(place)
     assert refused > 0
+
+
+def test_A1_the_loss_of_both_logs_at_once_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path / FILES[0], "panel")
+    for n in range(3):
+        store.write("observations", [(f"place {k}", n, 1.0) for k in range(50)], n)
+    for name in FILES:
+        (tmp_path / "killed").mkdir(exist_ok=True)
+        shutil.copy(tmp_path / name, tmp_path / "killed" / name)
+    store.close()
+    os.truncate(tmp_path / "killed" / FILES[1], 100)
+    os.truncate(tmp_path / "killed" / FILES[2], 500)
+    told = (
+        r"3 writes were acknowledged, 0 are in .*; lost: 150 of 150 rows, as they were after wri"
+    )
+    with pytest.raises(ArtifactError, match=told):
+        Store(tmp_path / "killed" / FILES[0], "panel")
+    for name in FILES[:3]:
+        (tmp_path / "killed" / name).unlink()
+    with pytest.raises(ArtifactError, match="lost: 150 of 150 rows"):
+        Store(tmp_path / "killed" / FILES[0], "panel")
+    store = Store(tmp_path / "killed" / FILES[0], "panel", accept_loss=True)
+    store.write("observations", [("place 1", 0, 1.0)], 0)
+    store.close()
+    Store(tmp_path / "killed" / FILES[0], "panel").close()
 
 
 def check_whole(store: Store, ledger: Ledger) -> None:

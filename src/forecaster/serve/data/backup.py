@@ -8,13 +8,16 @@ from pathlib import Path
 
 from forecaster.errors import ArtifactError, RunError
 from forecaster.publish.writing import file_writer, replace_file
+from forecaster.serve.data import acknowledged
 from forecaster.serve.data.recovery import WAL, Inspection, inspect
 from forecaster.serve.data.redo_log import OWNER_ONLY, SUFFIX
 from forecaster.serve.data.store import Store
 
 ATTEMPTS = 20  # to copy files that a service changes meanwhile
 PAUSE_SECONDS = 0.1  # between two of them
-SUFFIXES = ("", WAL, SUFFIX)  # of the files of a store; the redo log is copied last
+# Of the files of a store. What was acknowledged is copied first, so that the copy has it all; the
+# redo log last, so that it completes the others.
+SUFFIXES = (acknowledged.SUFFIX, "", WAL, SUFFIX)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -20,6 +20,8 @@ import numpy as np
 
 from forecaster.errors import ArtifactError, count_of, name_some
 from forecaster.publish.writing import sync_folder
+from forecaster.serve.data import acknowledged
+from forecaster.serve.data.acknowledged import read_acknowledged
 from forecaster.serve.data.database import (
     APPLICATION,
     COLUMNS,
@@ -45,6 +47,7 @@ class Inspection:
     is_open: bool = False  # it was not closed: a redo log belongs to it
     panel: str | None = None
     content: Content | None = None  # None: of format 1, or damaged
+    acknowledged: Content | None = None  # after the last write, as noted; None: unknown
     fault: str | None = None  # reason why it is not as it was written
     damaged: list[str] = field(default_factory=list)  # rows that are not as they were written
 
@@ -59,7 +62,8 @@ def recover(path: Path, panel: str, logged: LogContent | None, *, accept_loss: b
         accept_loss: go on without what is lost.
     """
     state = inspect(path, has_log=logged is not None)
-    reason = _fault_of(path, state, logged)
+    state.acknowledged = read_acknowledged(path.with_name(path.name + acknowledged.SUFFIX))
+    reason = _fault_of(path, state, logged) or _missing(state, logged)
     if reason is None:
         return
     rebuilt = path.with_name(f".{path.name}.rebuilt")
@@ -83,7 +87,7 @@ def inspect(path: Path, *, has_log: bool = False) -> Inspection:
     if not path.exists() or path.stat().st_size == 0:
         return Inspection(is_new=True)
     try:
-        with closing(_open_read_only(path)) as connection:
+        with _open_read_only(path) as connection:
             return _inspect(path, Database(connection), has_log=has_log)
     except (sqlite3.DatabaseError, ValueError, TypeError) as error:
         return Inspection(fault=str(error))
@@ -149,6 +153,15 @@ def _difference(content: Content, logged: LogContent) -> str | None:
     return None
 
 
+def _missing(state: Inspection, logged: LogContent | None) -> str | None:
+    """Return which acknowledged writes neither the database nor the redo log tells of."""
+    known = max((state.content or Content()).writes, logged.last if logged else 0)
+    if state.acknowledged is None or state.acknowledged.writes <= known:
+        return None
+    written = count_of(state.acknowledged.writes, "write")
+    return f"{written} were acknowledged, {known:,} are in the database or the redo log"
+
+
 def _rebuild(
     path: Path, rebuilt: Path, state: Inspection, logged: LogContent | None, panel: str
 ) -> str:
@@ -178,8 +191,7 @@ def _rebuild(
 def _expected(state: Inspection, logged: LogContent | None) -> Content | None:
     """Return the content after the last write that is known of; None: unknown."""
     contents = [logged.base, *(one.content for one in logged.writes.values())] if logged else []
-    if state.content is not None:
-        contents.append(state.content)
+    contents += [one for one in (state.content, state.acknowledged) if one is not None]
     return max(contents, key=lambda content: content.writes, default=None)
 
 
@@ -189,15 +201,15 @@ def _loss(
     """Say what a rebuilt database lacks; an empty text: nothing."""
     if expected is None:
         return f"an unknown number of rows; {count_of(actual.rows, 'row')} can be read"
-    if logged is None:
-        return f"the writes after number {expected.writes:,}, if there were any"
-    if (actual.rows, actual.digest) == (expected.rows, expected.digest) and (
-        logged.last <= expected.writes
-    ):
-        return ""
+    last = logged.last if logged else 0
+    if (actual.rows, actual.digest) == (
+        expected.rows,
+        expected.digest,
+    ) and last <= expected.writes:
+        return "" if logged else f"the writes after number {expected.writes:,}, if there were any"
     names = f" ({name_some(state.damaged)})" if state.damaged else ""
     rows = f"{max(expected.rows - actual.rows, 0):,} of {count_of(expected.rows, 'row')}{names}"
-    writes = max(expected.writes, logged.last)
+    writes = max(expected.writes, last)
     return f"{rows}, as they were after write {writes:,}"
 
 
@@ -211,7 +223,8 @@ def _refusal(path: Path, reason: str, loss: str) -> str:
 
 def _files(path: Path) -> list[Path]:
     """Return the files of a store that are there."""
-    files = (path.with_name(path.name + suffix) for suffix in ("", WAL, SUFFIX))
+    suffixes = ("", WAL, SUFFIX, acknowledged.SUFFIX)
+    files = (path.with_name(path.name + suffix) for suffix in suffixes)
     return [file for file in files if file.exists()]
 
 
@@ -230,16 +243,25 @@ def _keep_evidence(path: Path) -> Path:
     return folder
 
 
-def _open_read_only(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database so that nothing is changed, SQLite's own log included.
 
-    Without locks SQLite neither removes its log nor copies it into the file. The caller holds the
-    store's lock.
+    The caller holds the store's lock. Without locks SQLite does not copy its log into the file.
+    Yet it removes a log without a whole transaction, which is evidence: a second name keeps it.
     """
+    wal, kept = path.with_name(path.name + WAL), path.with_name(f".{path.name}{WAL}.kept")
+    kept.unlink(missing_ok=True)
+    with suppress(OSError):  # there is none, or its file system has no second names
+        kept.hardlink_to(wal)
     where = f"file:{quote(str(path))}?mode=ro&vfs=unix-none"
-    connection = sqlite3.connect(where, uri=True, isolation_level=None)
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # reads the log without shared memory
-    return connection
+    try:
+        with closing(sqlite3.connect(where, uri=True, isolation_level=None)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # no shared memory
+            yield connection
+    finally:
+        if kept.exists():
+            kept.unlink() if wal.exists() else kept.replace(wal)
 
 
 def _readable_rows(path: Path) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -249,7 +271,7 @@ def _readable_rows(path: Path) -> Iterator[tuple[str, Sequence[Any]]]:
     for table in COLUMNS:
         for direction in ("ASC", "DESC"):
             order = " ORDER BY " + ", ".join(f"{key} {direction}" for key in KEYS[table])
-            with suppress(sqlite3.DatabaseError), closing(_open_read_only(path)) as connection:
+            with suppress(sqlite3.DatabaseError), _open_read_only(path) as connection:
                 for row in Database(connection).rows(table, order):
                     if _is_sound(table, row):
                         yield table, row[: len(COLUMNS[table])]

@@ -71,14 +71,14 @@ class RedoLog:
 
     def begin(self, content: Content) -> None:
         """Replace the log by an empty one; the database must be complete on disk."""
-        header = _to_line({"panel": self._panel, "base": asdict(content)})
+        header = to_line({"panel": self._panel, "base": asdict(content)})
         replace_file(self.path, bytes_writer(header), OWNER_ONLY)
         self.close()
         self._open()
 
     def append(self, written: Written) -> None:
         """Write what a write has changed, and wait until it is on disk."""
-        line = _to_line({**vars(written), "content": asdict(written.content)})
+        line = to_line({**vars(written), "content": asdict(written.content)})
         if self._fd is None:
             raise OSError("the redo log is closed")
         self._before = self._size
@@ -130,7 +130,7 @@ class RedoLog:
 def _parse(raw: bytes) -> LogContent | None:
     """Return the readable lines; an incomplete last line was not acknowledged."""
     lines = raw.split(b"\n")[:-1]
-    header = _from_line(lines[0]) if lines else None
+    header = from_line(lines[0]) if lines else None
     if header is None:
         return None
     base = Content(**header["base"])
@@ -138,7 +138,7 @@ def _parse(raw: bytes) -> LogContent | None:
     last = base.writes
     for line in lines[1:]:
         last += 1
-        fields = _from_line(line)
+        fields = from_line(line)
         if fields is not None:
             content = Content(**fields["content"])
             last = content.writes
@@ -146,12 +146,13 @@ def _parse(raw: bytes) -> LogContent | None:
     return LogContent(header["panel"], base, writes, last)
 
 
-def _to_line(fields: dict[str, Any]) -> bytes:
+def to_line(fields: dict[str, Any]) -> bytes:
+    """Return a line of JSON after its checksum."""
     text = json.dumps(fields, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _from_line(line: bytes) -> dict[str, Any] | None:
+def from_line(line: bytes) -> dict[str, Any] | None:
     """Return the fields of a line; None: it is damaged."""
     mark, _, text = line.partition(b" ")
     with contextlib.suppress(ValueError):

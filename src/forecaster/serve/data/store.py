@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from forecaster.errors import ArtifactError, RunError
+from forecaster.serve.data import acknowledged
+from forecaster.serve.data.acknowledged import Acknowledged
 from forecaster.serve.data.database import (
     FORMAT,
     SCORES,
@@ -63,6 +65,7 @@ class Store:
         """
         self.path = path
         self._log = None if path is None else RedoLog(path.with_name(path.name + SUFFIX), panel)
+        self._acknowledged: Acknowledged | None = None
         try:
             if path is not None and self._log is not None:
                 _prepare(path, panel, self._log, accept_loss=accept_loss)
@@ -169,6 +172,7 @@ class Store:
         database = self._database
         database.run("PRAGMA wal_checkpoint(TRUNCATE)")
         self._log.begin(database.content)
+        self._note_acknowledged()
         if bool(database.fact("open")) != is_open:  # after that the log must be there
             database.set_fact("open", "yes" if is_open else "")
             database.run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -181,10 +185,21 @@ class Store:
                 self._log.append(written)
         if self._log is not None:
             self._log.commit()
+            self._note_acknowledged()
             if self._log.size > MAX_LOG_BYTES:
                 with suppress(sqlite3.Error, RunError):  # a full disk: at the next write
                     self._complete(is_open=True)
         return receipt
+
+    def _note_acknowledged(self) -> None:
+        if self._acknowledged is None and self.path is not None:
+            file = self.path.with_name(self.path.name + acknowledged.SUFFIX)
+            try:
+                self._acknowledged = Acknowledged(file)
+            except OSError as error:
+                raise _cannot_open(str(file), error.strerror or error) from error
+        if self._acknowledged is not None:
+            self._acknowledged.write(self._database.content)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -204,8 +219,9 @@ class Store:
             raise
 
     def _release(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        for file in (self._log, self._acknowledged):
+            if file is not None:
+                file.close()
 
 
 def _prepare(path: Path, panel: str, log: RedoLog, *, accept_loss: bool) -> None:
