@@ -34,6 +34,29 @@ def test_the_command_lists_versions_with_their_lineage(runs: Versions, run: Comm
     assert "kept: worse by 3 %" in " ".join(table.split())
 
 
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_table_is_readable_in_a_terminal_of_usual_width(
+    columns: str, runs: Versions, run: Command, monkeypatch: pytest.MonkeyPatch
+):
+    better = "better: RMSE −5.3 % (95 % interval −7.1 … −3.0 %)"
+    worse = "worse: bias at the smallest fifth 4.3 → 12.0 %; MAPE +7.1 % (95 % interval +4.4 …)"
+    for version, verdict, reason in (("v0002", "promote", better), ("v0003", "keep", worse)):
+        save_verdict(runs.folder / version, {"verdict": verdict, "reason": reason})
+    monkeypatch.setenv("COLUMNS", columns)
+    _, table, said = run("runs", runs.folder)
+    lines = table.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert len([line for line in lines if line.strip()]) <= 6  # one row wraps at most
+    row = next(line for line in lines if "v0002" in line)
+    assert row.rstrip().split(maxsplit=3) == [
+        "v0002", "Ridge", "2020-02-02", "promote: better: RMSE −5.3 %"
+    ]  # fmt: skip
+    text = " ".join(table.split())
+    assert "bias at the smallest fifth 4.3" in text
+    assert "1 more" in text
+    assert "verdict.html" in said
+
+
 def test_the_command_moves_the_current_version_and_says_so(runs: Versions, run: Command):
     _, _, said = run("runs", runs.folder, "--promote", "v0001")
     assert "current: v0001 (was v0003)" in said

@@ -1,6 +1,7 @@
 """Versions of runs: runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from forecaster.versions import Version, Versions
 
 SHORT = 12  # digits of a hash
+DATE, MODEL_WIDTH = 10, 15  # characters
 
 
 def runs(
@@ -87,25 +89,33 @@ def _describe(version: "Version", versions: "Versions") -> dict[str, Any]:
 
 
 def _print_versions(rows: list[dict[str, Any]]) -> None:
+    """Print a table that is readable at 80 columns; hashes and full verdicts are in the JSON."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    for column in ("", "version", "model", "from", "panel", "recipe", "learned until", "verdict"):
-        table.add_column(column, no_wrap=column != "verdict")
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in ("", "version", "model", "from", "learned until", "verdict"):
+        width = MODEL_WIDTH if column == "model" else None
+        table.add_column(column, no_wrap=column not in {"model", "verdict"}, max_width=width)
     for row in rows:
-        verdict = f"{row['verdict']}: {row['reason']}" if row["verdict"] else ""
         cells = [
             "→" if row["current"] else "",
             row["version"],
             row["estimator"] if row["finished"] else f"{row['estimator']}, unfinished",
             row["began_from"] or "",
-            (row["panel"] or "")[:SHORT],
-            (row["recipe"] or "")[:SHORT],
-            row["learned_until"] or "",
-            verdict,
+            (row["learned_until"] or "")[:DATE],
+            _shorten(row["verdict"], row["reason"]),
         ]
         table.add_row(*(Text(cell) for cell in cells))
     Console(highlight=False).print(table)
+    if any(row["verdict"] for row in rows):
+        terminal.say("in full: verdict.html in the folder of a version, or --json")
+
+
+def _shorten(verdict: str | None, reason: str | None) -> str:
+    """A verdict with the first difference of its reason, without the interval."""
+    first, *others = (reason or "").split("; ")
+    text = re.sub(r" \(.*?\)", "", first) + (f"; {len(others)} more" if others else "")
+    return f"{verdict}: {text}" if verdict else ""
