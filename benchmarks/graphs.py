@@ -11,7 +11,8 @@ choices are made, and test windows are scored after one training; `--on` says wh
 
 Rows are a preset and a graph; the ensemble `best` is made of the network of `quick`. `alone` has
 neither edges nor factors of the city, `factors` has factors alone, `both` lagged edges and
-factors, `lasso+factors` those of the graphical lasso. `dcrnn-lags` takes the kernel of distances.
+factors, `lasso+factors` those of the graphical lasso. `linear` trains no network
+(`benchmarks.graphs_linear`); `dcrnn-lags` takes the kernel of distances.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import hangzhou, los_loop, sparse
+from benchmarks.graphs_linear import LinearModel
 from benchmarks.proofs import Options, print_table, show
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import with_meaning
@@ -59,7 +61,11 @@ QUICK = {
 }
 PAPER = {"alone": "own", **{kind: kind for kind in ("lasso", "lagged", "distance", "complete")}}
 DCRNN = "dcrnn-lags"
-ROWS = (*(f"quick-{row}" for row in QUICK), *(f"paper-{row}" for row in PAPER), DCRNN)
+ROWS = (
+    *(f"{of}-{row}" for of in ("linear", "quick") for row in QUICK),
+    *(f"paper-{row}" for row in PAPER),
+    DCRNN,
+)
 YEAR_HOURS = 8_760
 STEPS = (1, 3, 12)
 
@@ -161,9 +167,16 @@ def _measurer(
     def measure(name: str, seed: int) -> Mapping[str, Any]:
         if name == DCRNN:
             model = options.fit("DCRNN-lags", seed, recipe, panel, splits)
-            return {on: _score(model, panel, splits, on) for on in SPLITS[1:]} | {"edges": None}
+            return {on: _score_model(model, panel, splits, on) for on in SPLITS[1:]} | {
+                "edges": None
+            }
         preset, _, row = name.partition("-")
-        kind, factors = QUICK[row] if preset == "quick" else (PAPER[row], 0)
+        kind, factors = (PAPER[row], 0) if preset == "paper" else QUICK[row]
+        if preset == "linear":
+            base = with_meaning(recipe, panel)
+            linear = LinearModel(panel, splits, base.lags, graph_of(kind, base), factors)
+            scores = {on: _score(linear.forecast, panel, splits, base, on) for on in SPLITS[1:]}
+            return scores | {"edges": len(graph_of(kind, base))}
         training = {"seed": seed} | ({} if options.epochs is None else {"epochs": options.epochs})
         values: dict[str, object] = {"preset": preset, "training": training}
         if preset == "quick":
@@ -173,20 +186,34 @@ def _measurer(
         forecaster = Forecaster(graph_of(kind, own), own)
         forecaster.falls_back = False
         forecaster.fit(panel, splits)
-        scores = {on: _score(forecaster, panel, splits, on) for on in SPLITS[1:]}
+        scores = {on: _score_model(forecaster, panel, splits, on) for on in SPLITS[1:]}
         return scores | {"edges": len(graph_of(kind, own))}
 
     return measure
 
 
-def _score(model: Estimator, panel: Panel, splits: Splits, on: str) -> dict[str, Any]:
+def _score_model(model: Estimator, panel: Panel, splits: Splits, on: str) -> dict[str, Any]:
+    def forecast(origins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        prediction = model.predict_all(panel, origins)
+        return prediction.forecast, prediction.relative
+
+    return _score(forecast, panel, splits, model.recipe, on)
+
+
+def _score(
+    forecast: Callable[[np.ndarray], np.ndarray | tuple[np.ndarray, np.ndarray]],
+    panel: Panel,
+    splits: Splits,
+    recipe: Recipe,
+    on: str,
+) -> dict[str, Any]:
     """The error sums of every day and step ahead."""
-    windows = cut_windows(panel, splits, model.recipe.lags)
+    windows = cut_windows(panel, splits, recipe.lags)
     origins = windows.test if on == "test" else windows.validation
-    prediction = model.predict_all(panel, origins)
-    truth = targets(panel, origins, model.recipe.lags.horizon)
-    cut = model.recipe.metrics.mape_cut
-    errors = sum_errors(truth, prediction.forecast, cut, prediction.relative)
+    forecasts = forecast(origins)
+    mean, relative = forecasts if isinstance(forecasts, tuple) else (forecasts, None)
+    truth = targets(panel, origins, recipe.lags.horizon)
+    errors = sum_errors(truth, mean, recipe.metrics.mape_cut, relative)
     days = panel.clock.local(panel.times[origins]).astype("datetime64[D]")
     first = np.unique(days, return_index=True)[1]
     return {
