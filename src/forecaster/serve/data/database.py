@@ -170,8 +170,8 @@ class Database:
             self._register(change)
             counts["accepted"] += 1
         else:
-            for entries in _distinct(change.entries):
-                counts.update(self._put_entries(change.table, entries, change.received))
+            for keys, entries in _distinct(change.entries):
+                counts.update(self._put_entries(change.table, keys, entries, change.received))
         changed = counts["accepted"] + counts["revised"] > 0
         receipt = Receipt(**counts, data_version=before.version + changed)
         if isinstance(change, Batch) and change.key is not None:
@@ -225,14 +225,16 @@ class Database:
         value: int | str = self.run(f"PRAGMA {name}").fetchone()[0]
         return value
 
-    def _put_entries(self, table: Table, entries: Sequence[Entry], received: int) -> list[str]:
-        """Insert entries, no two of the same step, and return what each of them is."""
-        stored = self._stored(table, [entry[:2] for entry in entries])
+    def _put_entries(
+        self, table: Table, keys: Sequence[Row], entries: Sequence[Entry], received: int
+    ) -> list[str]:
+        """Insert entries, no two of the same key, and return what each of them is."""
+        stored = self._stored(table, keys)
         rows: list[Row] = []
         verdicts: list[str] = []
-        for name, time, entered in entries:
+        for key, (name, time, entered) in zip(keys, entries, strict=True):
             value = None if entered is None else entered + 0.0  # SQLite knows no -0.0
-            earlier = stored.get((name, time))
+            earlier = stored.get(key)
             verdict, revision = "accepted", 1
             if earlier is not None:  # the same value may be final now: its step may be over
                 verdict = "unchanged" if earlier[2] == value else "revised"
@@ -287,8 +289,9 @@ class Database:
         self.content = replace(content, rows=content.rows + rows, digest=content.digest + digest)
 
 
-def _distinct(entries: Sequence[Entry]) -> Sequence[Sequence[Entry]]:
-    """Return entries in parts that give no step twice."""
-    if len({entry[:2] for entry in entries}) == len(entries):
-        return [entries]
-    return [[entry] for entry in entries]
+def _distinct(entries: Sequence[Entry]) -> Sequence[tuple[Sequence[Row], Sequence[Entry]]]:
+    """Return the keys and entries of parts that give no step twice."""
+    keys = [entry[:2] for entry in entries]
+    if len(set(keys)) == len(keys):
+        return [(keys, entries)]
+    return [([key], [entry]) for key, entry in zip(keys, entries, strict=True)]
