@@ -1,21 +1,32 @@
 """The long campaigns: load, soak, slow clients. `make torture` runs them."""
 
-import json
 import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.http.server import MAX_CONNECTIONS
+from forecaster.splits import Splits
+from forecaster.versions import Versions
 from tests.serve.client import Reply
+from tests.serve.conftest import LAGS
 from tests.serve.load import resident, run_load
 from tests.serve.processes import ServiceProcess, ServiceProcesses
 
@@ -58,44 +69,142 @@ def test_V7_ten_times_the_capacity_is_refused_in_part_and_harms_nothing(
     assert figures["flood_memory"] < 1.2
 
 
-def test_V18_memory_and_descriptors_stay(
-    child: ServiceProcess, panel: Panel, capsys: pytest.CaptureFixture[str]
+def run_command(*words: str | Path) -> None:
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-m", "forecaster", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Town:
+    """A service of a folder of versions, whose panel and current run change while it answers."""
+
+    folder: Path
+    panel: Panel
+    days: int = 0  # appended so far
+
+    def append_a_day(self) -> None:
+        """Append a day to the panel, and update the run."""
+        T, day = len(self.panel.values), self.days + 1
+        values = np.random.default_rng(day).poisson(20, (24, len(self.panel.locations)))
+        hours = self.panel.instants(np.arange(T + 24 * self.days, T + 24 * day))
+        table = pd.DataFrame(values, columns=self.panel.locations.ids)
+        table.insert(0, "time", [f"{hour}Z" for hour in hours])
+        table.to_csv(self.folder / "day.csv", index=False)
+        run_command("append", self.folder / "panel", self.folder / "day.csv")
+        run_command(
+            "update", self.folder / "runs", "--panel", self.folder / "panel", "--promote", "always"
+        )
+        self.days = day
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """Return twelve weeks of a town, and a run of them."""
+    hours = pd.date_range("2022-06-01", periods=24 * 84, freq="h", tz="Europe/Berlin")
+    usual = 20 + 10 * np.sin(np.arange(24 * 84) * np.pi / 12)[:, None] * np.ones(5)
+    values = np.random.default_rng(3).poisson(usual)
+    table = pd.DataFrame(values, columns=[f"place {n}" for n in range(5)])
+    table.insert(0, "time", hours.map(pd.Timestamp.isoformat))
+    table.to_csv(tmp_path / "old.csv", index=False)
+    run_command(
+        "ingest", "table", tmp_path / "old.csv", "--timezone", "Europe/Berlin", "--kind", "count",
+        "--out", tmp_path / "panel",
+    )  # fmt: skip
+    panel = Panel.open(tmp_path / "panel")
+    splits = Splits.by_share(panel, validation=0.15, test=0.25)
+    Ridge(Recipe(lags=LAGS)).fit(panel, splits).save(tmp_path / "run")
+    Versions.begin(tmp_path / "runs").add(tmp_path / "run")
+    return Town(tmp_path, panel)
+
+
+class Answers:
+    """What a service has answered, to be compared with forecasts made offline."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._snapshot = Snapshot(panel)
+        self._states = {0: self._snapshot}  # by data version
+        self._told: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+        self.count = self.forecasts = 0  # answers, different ones
+
+    def write(self, step: int, column: int, value: float, version: int) -> None:
+        """Remember the state after a write."""
+        self._snapshot = self._snapshot.with_observations([(step, column, value)], version)
+        self._states[version] = self._snapshot
+
+    def add(self, reply: Reply) -> None:
+        """Remember an answer; of one model, data and origin all are equal."""
+        assert reply.status in {200, 503}, reply
+        if reply.status == 200:
+            content = reply.json
+            key = content["model"], content["data_version"], content["origin"]
+            numbers = content["forecasts"]
+            if not content["degraded"]:
+                assert self._told.setdefault(key, numbers) == numbers
+                self.count += 1
+
+    def verify(self, runs: Path) -> None:
+        """Compare all since the last time with offline forecasts."""
+        loaded = map(load_estimator, (one.folder for one in Versions(runs).entries()))
+        estimators = {str(one.run.digest)[:12]: one for one in loaded if one.run is not None}
+        T = len(self._snapshot.base.values)
+        for (model, version, origin), numbers in self._told.items():
+            panel = self._states[version].panel(0, T, T + LAGS.horizon)
+            offline = estimators[model].forecast(panel, origin)
+            for name in ("y_hat", "q10", "q90"):
+                told = np.ravel([row[name] for row in numbers])
+                assert np.allclose(told, offline[name], rtol=1e-5, atol=1e-5), (model, version)
+        self.forecasts += len(self._told)
+        self._told, self._states = {}, {max(self._states): self._snapshot}
+
+
+def test_V18_memory_and_descriptors_stay_and_no_answer_is_wrong(
+    town: Town, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    services = ServiceProcesses(tmp_path / "runs", tmp_path / "panel", tmp_path)
+    child, answers = services.start(tmp_path / "store.sqlite"), Answers(town.panel)
+    times, ids = town.panel.times, town.panel.locations.ids
+
     def held() -> tuple[int, int]:
         return resident(child.pid), len(list(Path(f"/proc/{child.pid}/fd").iterdir()))
 
-    answers: dict[tuple[object, ...], str] = {}  # numbers by model, data version and origin
-
-    def check(reply: Reply) -> None:
-        assert reply.status < 500 or reply.status == 503, reply
-        content = reply.json
-        if reply.status == 200 and "forecasts" in content and not content["degraded"]:
-            key = tuple(content[name] for name in ("model", "data_version", "origin"))
-            numbers = json.dumps(content["forecasts"])
-            assert answers.setdefault(key, numbers) == numbers
+    def write(n: int) -> None:
+        step, column, value = len(times) - 1 - n % 200, n % 5, float(n % 53)
+        row = {"location": ids[column], "value": value, "ds": f"{times[step]}Z"}
+        reply = child.post("/v1/observations", {"observations": [row]})
+        assert reply.status == 200, reply
+        answers.write(step, column, value, reply.json["data_version"])
 
     def live(seconds: float) -> int:
         ends, n = time.monotonic() + seconds, 0
         while time.monotonic() < ends:
             n += 1
+            write(n)
+            for path in (f"/v1/forecast?at={times[-1 - n % 5]}Z", "/v1/forecast") * 15:
+                answers.add(child.get(path))
+            assert child.get("/v1/accuracy").status in {200, 503}
             if n % 100 == 0:
                 child.end(signal.SIGHUP)  # it loads the run again
-            row = {"location": panel.locations.ids[n % 5], "value": n % 53}
-            row["ds"] = f"{panel.times[-1 - n % 200]}Z"
-            assert child.post("/v1/observations", {"observations": [row]}).status == 200
-            for path in ("/v1/forecast", f"/v1/forecast?at={row['ds']}", "/v1/accuracy"):
-                check(child.get(path))
-        return 4 * n
+            if n % 200 == 0:
+                town.append_a_day()  # the service takes up the new version
+                answers.verify(tmp_path / "runs")
+        return 32 * n
 
     live(SOAK_SECONDS / 4)
     before = held()
     sent, after = live(SOAK_SECONDS), held()
+    answers.verify(tmp_path / "runs")
+    child.end(signal.SIGKILL)
+    services.close()
     grown = after[0] - before[0]
     with capsys.disabled():
         share = 100 * grown / before[0]
-        print(  # noqa: T201 (as above)
-            f"\nsoak: {sent} requests in {SOAK_SECONDS:g} s, {len(answers)} different answers, "
-            f"{grown / (1 << 20):+.1f} MiB ({share:+.2f} %), {after[1] - before[1]:+} descriptors"
+        print(  # noqa: T201 (docs/reliability.md quotes it)
+            f"\nsoak: {sent} requests in {SOAK_SECONDS:g} s, {town.days} appends and updates, "
+            f"{answers.count} answers and {answers.forecasts} different ones equal to offline "
+            f"forecasts, {grown / (1 << 20):+.1f} MiB ({share:+.2f} %), "
+            f"{after[1] - before[1]:+} descriptors"
         )
     assert share < 2
     assert abs(after[1] - before[1]) <= 2
