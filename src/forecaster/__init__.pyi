@@ -3,6 +3,7 @@ from .estimators.baselines.boosting import Boosting as Boosting
 from .estimators.baselines.naive import HistoricalMean as HistoricalMean
 from .estimators.baselines.naive import LastValue as LastValue
 from .estimators.baselines.naive import SeasonalNaive as SeasonalNaive
+from .estimators.baselines.regression import Regression as Regression
 from .estimators.baselines.ridge import Ridge as Ridge
 from .estimators.baselines.var import VAR as VAR
 from .estimators.checks.suite import check_forecaster as check_forecaster

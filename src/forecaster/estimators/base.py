@@ -112,6 +112,7 @@ class Estimator(ABC):
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
     falls_back: bool = False  # whether simple models are served where they are better
+    saves: ClassVar[bool] = True  # whether a fitted run can be saved and loaded
     takes_graph: ClassVar[bool] = False  # whether it is given a dependency graph
     accepts_new_locations: bool = False  # whether it forecasts locations that it was not fitted to
     masks_missing: bool = (
@@ -128,6 +129,11 @@ class Estimator(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
+
+    @property
+    def label(self) -> str:
+        """The name in tables of a comparison."""
+        return type(self).__name__
 
     # Defined by each estimator.
 

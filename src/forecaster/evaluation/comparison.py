@@ -514,14 +514,16 @@ def evaluate(
     rows: dict[tuple[str, str], dict[int, BacktestResult]] = {}
     refitted: dict[tuple[str, str], dict[int, BacktestResult]] = {}
     weathers = usable_weathers(panel, weather)
+    kinds: dict[str, str] = {}
     for model in models:
         if model.run is None:
             model.fit(panel, splits)
         seed = model.recipe.training.seed if model.seeded else 0
-        key = type(model).__name__, _row_key(model)
+        key = model.label, _row_key(model)
         row = rows.setdefault(key, {})
         if seed in row:
-            raise ConfigError(f"{type(model).__name__} with seed {seed} is given twice")
+            raise ConfigError(f"{model.label} with seed {seed} is given twice")
+        kinds[model.label] = type(model).__name__
         row[seed] = backtest(model, panel, origins, weathers)
         if days is not None:
             tested = backtest_refitted(model, panel, origins, weathers, days)
@@ -529,7 +531,7 @@ def evaluate(
     names = _number_duplicates([name for name, _ in rows])
     results = []
     for name, (key, by_seed) in zip(names, rows.items(), strict=True):
-        row_of_model = ModelResult(name, key[0], by_seed)
+        row_of_model = ModelResult(name, kinds[key[0]], by_seed)
         results += [row_of_model, *refit_rows(row_of_model, refitted.get(key, {}), {}, days)]
     return Comparison(results, mape_cut, describe_panel(panel))
 

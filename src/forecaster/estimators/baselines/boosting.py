@@ -107,7 +107,7 @@ class Boosting(Estimator):
         scaler = fit_scaler(data.panel, data.train)
         steps = modelled_steps(self.recipe.lags.horizon)
         generator = np.random.default_rng(self.recipe.training.seed)
-        windows, locations = data.windows, _varied(data)
+        windows, locations = data.windows, varied_locations(data)
         N = len(locations)
         most = min(MAX_TRAINING, max(MAX_TRAINING_SUM // len(steps), 1))
         train = draw_rows(windows.train, locations, most, generator)
@@ -272,7 +272,7 @@ def draw_rows(
     return OriginLocations(origins[number], locations[location])
 
 
-def _varied(data: TrainingData) -> Int64[np.ndarray, " N"]:
+def varied_locations(data: TrainingData) -> Int64[np.ndarray, " N"]:
     """The locations whose training values vary; all of them if none does.
 
     The forecast of a location that never varied is its mean, whatever the trees give.

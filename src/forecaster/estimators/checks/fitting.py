@@ -4,7 +4,7 @@ import tempfile
 
 import numpy as np
 
-from forecaster.errors import DataError, RunError
+from forecaster.errors import ConfigError, DataError, RunError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.checks.setup import Check, CheckSetup, need, refused
@@ -30,6 +30,10 @@ def _fitting_again_changes_nothing(setup: CheckSetup) -> None:
 
 
 def _a_saved_estimator_forecasts_the_same(setup: CheckSetup) -> None:
+    if not setup.fitted.saves:
+        with tempfile.TemporaryDirectory() as folder, refused(ConfigError):
+            setup.fitted.save(folder)
+        return
     with tempfile.TemporaryDirectory() as folder:
         setup.fitted.save(folder)
         loaded = type(setup.fitted).load(folder)

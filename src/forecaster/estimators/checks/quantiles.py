@@ -1,11 +1,14 @@
 """Checks of quantiles: ascending, calibrated, and independent of data after the origin."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
+from forecaster.artifact import Run
 from forecaster.config import IntervalConfig
 from forecaster.errors import DataError
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.sample import HOURS, RECIPE
 from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
 
@@ -65,11 +68,20 @@ def _a_run_without_quantiles_still_forecasts(setup: CheckSetup) -> None:
         raise AssertionError("fit has set no run")
     prefixes = ("intervals.", "model.quantiles.")
     arrays = {name: array for name, array in run.arrays.items() if not name.startswith(prefixes)}
-    older = type(setup.fitted).from_run(replace(run, arrays=arrays))
+    older = _with_run(setup.fitted, replace(run, arrays=arrays))
     without, table = (e.forecast(setup.panel, setup.at) for e in (older, setup.fitted))
     without = without.filter(COLUMNS)
     need(older.quantile_levels == (), f"an older run has the levels {older.quantile_levels}")
     need(without.equals(table.filter(COLUMNS)), "an older run forecasts something else")
+
+
+def _with_run(fitted: Estimator, run: Run) -> Estimator:
+    """An estimator as it would be loaded from a run, or a copy if none can be loaded."""
+    if fitted.saves:
+        return type(fitted).from_run(run)
+    estimator = copy(fitted)
+    estimator.run = run
+    return estimator
 
 
 QUANTILES: tuple[Check, ...] = (
