@@ -174,7 +174,8 @@ class TripsConfig(Stage):
     )
     demand_hours: str | None = Field(
         default=None,
-        description="period `FROM:TO` of that mean; without it, all covered hours",
+        description="period `FROM:TO` of that mean; without it, the training ranges, or else all "
+        "covered hours",
     )
     max_distance_m: float = Field(
         default=200.0,
@@ -186,7 +187,8 @@ class TripsConfig(Stage):
     )
     covers: str | None = Field(
         default=None,
-        description="period `FROM:TO` of the files; without it, the month in a TLC file name",
+        description="period `FROM:TO` of the files; without it, the month in a TLC file name, or "
+        "from the first event to the last, where a day without any event is missing",
     )
     max_reject: float = Field(
         default=0.05, ge=0.0, le=1.0, description="largest share of faulty rows that is accepted"
@@ -243,7 +245,8 @@ class TableConfig(Stage):
     )
     demand_hours: str | None = Field(
         default=None,
-        description="period `FROM:TO` of that mean; without it, the whole table",
+        description="period `FROM:TO` of that mean; without it, the training ranges, or else the "
+        "whole table",
     )
 
     @model_serializer(mode="wrap")

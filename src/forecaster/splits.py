@@ -131,9 +131,14 @@ class Splits:
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
         """A mask of the steps in a split."""
         inside = np.zeros(len(times), dtype=bool)
-        for first, last in getattr(self, split):
-            inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))
+        for begin, end in self.instants(split, clock):
+            inside |= (times >= begin) & (times < end)
         return inside
+
+    def instants(self, split: Split, clock: Clock) -> list[tuple[np.datetime64, np.datetime64]]:
+        """The instants at which each range of a split begins and has ended."""
+        ranges = getattr(self, split)
+        return [(_begin(first, clock), _end(last, clock)) for first, last in ranges]
 
 
 def _validation_steps(before: int, learned: int, clock: Clock, horizon: int) -> int:

@@ -168,7 +168,13 @@ UNCLEAR: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
     "no value": (
         lambda: long(columns=("id", "time", "no2")).drop(columns="no2").assign(a="x", b="y"),
         "no column of values is recognised; found: id, time, a, b; give --columns "
-        "time=time,id=id,value=…",
+        "time=time,id=id,value=… (if each row is one event, such as a trip: forecaster ingest "
+        "trips counts them)",
+    ),
+    "events": (
+        lambda: long(columns=("id", "time", "no2")).drop(columns="no2"),
+        "no column is left for values; found: id, time; if each row is one event, such as a "
+        "trip: forecaster ingest trips counts them",
     ),
     "no id": (
         lambda: long(columns=("road", "time", "flow")).drop(columns="road"),

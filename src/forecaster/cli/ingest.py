@@ -80,7 +80,12 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Bounding box: south,west,north,east in degrees.")
     ] = None,
     covers: Annotated[
-        str | None, typer.Option(help="FROM:TO, the days for which the files are complete.")
+        str | None,
+        typer.Option(
+            help="FROM:TO, the days for which the files are complete. Default: the month in a "
+            "TLC file name, otherwise from the first event to the last; a day without any event "
+            "is then missing."
+        ),
     ] = None,
     max_reject: Annotated[
         float, typer.Option(help="Largest accepted share of faulty rows.")

@@ -1,36 +1,51 @@
 """A recipe and its files → a panel: trips or a table, then weather."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from forecaster.choices import EngineName
+from forecaster.clock.zone import to_local
 from forecaster.databases.connection import is_database
 from forecaster.databases.query import Query
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.schemas import possible_columns
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
-from forecaster.ingest.files import InputFile, InputQuery, open_inputs, parse_span, verify_file
+from forecaster.ingest.files import (
+    UNKNOWN,
+    InputFile,
+    InputQuery,
+    TimeSpan,
+    open_inputs,
+    parse_span,
+    verify_file,
+)
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
 from forecaster.ingest.weather import WEATHER_NAMES, add_weather
+from forecaster.panel.axis import clock_of
+from forecaster.panel.empty_ends import describe_empty_ends
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.panel.renames import read_renames
 from forecaster.panel.table_rows import needed_columns
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
 from forecaster.remote import RemoteFile, is_remote
+from forecaster.splits import Splits
 
 Say = Callable[[str], None]
+log = logging.getLogger(__name__)
 CHOSEN_BY_ALL_HOURS = (
     "locations are chosen by their mean over all hours, test hours too; demand_hours "
-    "(--demand-hours FROM:TO) takes those of training alone"
+    "(--demand-hours FROM:TO) or ranges in [splits] take those of training alone"
 )
 
 
@@ -133,7 +148,18 @@ def _expand(data: Path, name: str) -> list[Path]:
 def _chooses_by_all_hours(recipe: Recipe) -> bool:
     """Whether busy locations are chosen by test hours too."""
     rules = recipe.trips or recipe.table
-    return rules is not None and bool(rules.min_demand) and not rules.demand_hours
+    said = rules is not None and (rules.demand_hours or recipe.splits.train)
+    return rules is not None and bool(rules.min_demand) and not said
+
+
+def _training_spans(recipe: Recipe) -> tuple[TimeSpan, ...]:
+    """The local times of the training ranges of a recipe; empty if it has none."""
+    config, zone = recipe.splits, recipe.panel.timezone
+    if not config.train:
+        return ()
+    splits = Splits(config.train, config.validation, config.test)
+    instants = splits.instants("train", clock_of(recipe.panel))
+    return tuple(TimeSpan(*to_local(zone, np.array(ends))) for ends in instants)
 
 
 def build_panel(
@@ -155,16 +181,22 @@ def build_panel(
         places = read_candidates(sources.places, columns, zone) if sources.places else None
         renames = read_renames(sources.renames, zone) if sources.renames else ()
         with _open_trips(sources, rules.covers, progress) as inputs:
-            trips = TripIngest(inputs, places, recipe.panel, rules, open_engine(engine), renames)
+            trips = TripIngest(
+                inputs, places, recipe.panel, rules, open_engine(engine), renames,
+                learned=_training_spans(recipe),
+            )  # fmt: skip
             panel = ingest_trips(trips, say)
+        for text in describe_empty_ends(panel):
+            log.warning(text)
     elif recipe.table is not None:
         columns, extra = recipe.table.location_columns, recipe.table.static
         places = read_candidates(sources.places, columns, zone, extra) if sources.places else None
         beside = tuple(n for n in recipe.panel.past_only if n not in _coming_with_weather(recipe))
         config = recipe.panel.model_copy(update={"past_only": beside})
         panel, rows = ingest_table(
-            sources.read(), config, recipe.table, places, sources.renames, sources.covariates
-        )
+            sources.read(), config, recipe.table, places, sources.renames, sources.covariates,
+            learned=_training_spans(recipe),
+        )  # fmt: skip
         say(f"read as {rows}")
         if panel.counts.get(HOURS_FOUND):
             remedy = "panel.hours (--hours) gives others, or always: the gaps are missing values"
@@ -243,10 +275,8 @@ def _open_trips(
     if not isinstance(query, Query):
         yield open_inputs(sources.files, covers, progress)
         return
-    if covers is None:
-        raise ConfigError(f"{query.name}: the covered hours; give --covers FROM:TO (dates)")
     with query.scan() as scan:
-        yield [InputQuery(scan, parse_span(covers))]
+        yield [InputQuery(scan, parse_span(covers) if covers else UNKNOWN)]
 
 
 def _coming_with_weather(recipe: Recipe) -> tuple[str, ...]:

@@ -29,6 +29,14 @@ class TimeSpan:
     first: np.datetime64
     end: np.datetime64  # exclusive
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the span is said; otherwise it is found in the events."""
+        return not np.isnat(self.first)
+
+
+UNKNOWN = TimeSpan(np.datetime64("NaT", "s"), np.datetime64("NaT", "s"))  # found in the events
+
 
 @dataclass(frozen=True)
 class InputFile:
@@ -67,14 +75,19 @@ class InputQuery:
 def open_inputs(
     paths: Sequence[Path], covers: str | None, progress: Progress | None = None
 ) -> list[InputFile]:
-    """Return the inputs ordered by content; damaged, repeated and undated files are refused."""
+    """Return the inputs ordered by content; damaged and repeated files are refused.
+
+    The month in a TLC file's name is what it covers, other files cover what is said; without that
+    their coverage is unknown.
+    """
     faults, inputs = Faults("input files"), []
     if not paths:
         faults.add("none given; give .parquet, .csv or .csv.gz files")
     for path in paths:
         try:
-            named = _TLC_NAME.search(path.name)
-            covered = parse_span(covers) if covers and not named else covered_by_name(path)
+            covered = covered_by_name(path)
+            if covers and not covered.is_known:
+                covered = parse_span(covers)
             sha256, lines = verify_file(path, progress)
             inputs.append(InputFile(path, sha256, covered, lines))
         except DataError as fault:
@@ -91,11 +104,10 @@ def open_inputs(
 
 
 def covered_by_name(path: Path) -> TimeSpan:
-    """Return the month in a TLC file's name."""
+    """Return the month in a TLC file's name; other names do not tell."""
     match = _TLC_NAME.search(path.name)
     if not match:
-        message = f"{path}: the name does not give the hours that the file covers"
-        raise DataError(f"{message}; give --covers FROM:TO (dates, both included)")
+        return UNKNOWN
     month = np.datetime64(f"{match[1]}-{match[2]}", "M")
     return TimeSpan(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.ingest.files import parse_span
+from forecaster.ingest.files import TimeSpan, parse_span
 from forecaster.panel.assemble import SideTables
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
@@ -17,13 +17,15 @@ from forecaster.panel.table_rows import TableRows, read_rows, read_shared, split
 from forecaster.reading.load import Table
 
 
-def ingest_table(
+def ingest_table(  # noqa: PLR0913 (a table, and what it is joined with)
     sources: Table | Sequence[Path | pa.Table],
     config: PanelConfig,
     rules: TableConfig,
     locations: Table | Locations | None,
     renames: Table | None = None,
     covariates: Table | None = None,
+    *,
+    learned: Sequence[TimeSpan] = (),
 ) -> tuple[Panel, TableRows]:
     """Return the panel of a table, and how the table was read.
 
@@ -34,6 +36,7 @@ def ingest_table(
         locations: of the values; None: nothing is known of them but their ids.
         renames: `old`, `new`, `from`: places renamed, merged or split.
         covariates: shared by all locations, with a column of times.
+        learned: the training times, if they are known; busy locations are chosen by them.
     """
     flags = () if config.censored is None else (config.censored,)
     shared = None if covariates is None else read_shared(covariates, rules)
@@ -43,7 +46,7 @@ def ingest_table(
     values, ahead = split_ahead(rows.series, rules.known_ahead)
     tables = SideTables(locations, shared, ahead, renames)
     panel = Panel.from_series(values, config, tables)
-    return _keep_busy(with_static(panel, rules.static), rules), rows
+    return _keep_busy(with_static(panel, rules.static), rules, learned), rows
 
 
 # ------------------------------------------------------------------------------- the panel
@@ -74,20 +77,22 @@ def with_static(panel: Panel, names: Sequence[str]) -> Panel:
     return replace(panel, local_covariates=joined, digest=None).without_unseen()
 
 
-def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
-    """Return the panel without locations whose mean is below the minimum."""
+def _keep_busy(panel: Panel, rules: TableConfig, learned: Sequence[TimeSpan]) -> Panel:
+    """Return the panel without locations whose mean is below the minimum.
+
+    The mean is that of the hours of the rules, of the training times, or of all.
+    """
     if rules.min_demand is None:
         if rules.demand_hours:
             message = "they are those of min_demand, which is not set; give both, or neither"
             raise ConfigError(f"demand hours {rules.demand_hours}: {message}")
         return panel
-    inside = np.ones(len(panel.values), dtype=bool)
-    if rules.demand_hours:
-        span = parse_span(rules.demand_hours)
-        local = panel.clock.local(panel.times)
-        inside = (local >= span.first) & (local < span.end)
+    spans = [parse_span(rules.demand_hours)] if rules.demand_hours else learned
+    inside, local = np.full(len(panel.values), not spans), panel.clock.local(panel.times)
+    for span in spans:
+        inside |= (local >= span.first) & (local < span.end)
     if not inside.any():
-        raise ConfigError(f"demand hours {rules.demand_hours}: not in the table")
+        raise ConfigError(f"demand hours {rules.demand_hours or 'of training'}: not in the table")
     observed = np.isfinite(panel.values[inside])
     total = np.where(observed, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
     mean = total / np.maximum(observed.sum(axis=0), 1)

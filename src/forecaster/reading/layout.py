@@ -137,15 +137,17 @@ def _explain_long(
     found = f"found: {name_some(table.column_names, 20)}"
     numbers = [c for c in remaining if _is_covariate(table, c)]
     example = setting("columns", f"time={time},id={identity or '…'},value={value or '…'}")
+    events = "if each row is one event, such as a trip: forecaster ingest trips counts them"
     if identity is None:
         why = "times repeat, and no column is recognised as that of the locations"
-        events = "if each row is one event, such as a trip: forecaster ingest trips counts them"
         return f"{why}; {found}; give {example} ({events})"
+    if not remaining:
+        return f"no column is left for values; {found}; {events}"
     if len(numbers) > 1:
         example = setting("columns", f"time={time},id={identity},value={numbers[0]}")
         which = f"several columns may be the values: {name_some(numbers)}"
         return f"{which}; give one of them, the others become covariates: {example}"
-    return f"no column of values is recognised; {found}; give {example}"
+    return f"no column of values is recognised; {found}; give {example} ({events})"
 
 
 # ---------------------------------------------------------------------------------- times

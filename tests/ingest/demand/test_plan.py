@@ -21,7 +21,7 @@ SPAN = parse_span("2015-03-01:2015-11-30")
 
 
 def hours(
-    zone: str = "America/New_York", keep: bool = False, demand: TimeSpan | None = None
+    zone: str = "America/New_York", keep: bool = False, demand: tuple[TimeSpan, ...] = ()
 ) -> HourRules:
     return HourRules(HourGrid.of(zone, SPAN.first), SPAN, demand, keep, keep)
 
@@ -177,7 +177,7 @@ def test_clock_changes_are_judged_on_naive_times_only(tmp_path: Path) -> None:
 
 
 def test_rides_are_chosen_within_the_demand_hours(tmp_path: Path) -> None:
-    rules = hours(demand=parse_span("2015-06-01:2015-06-01"))
+    rules = hours(demand=(parse_span("2015-06-01:2015-06-01"),))
     times = [
         "2015-05-31 23:59:59",
         "2015-06-01 00:00:00",

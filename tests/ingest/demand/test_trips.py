@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -286,6 +287,62 @@ def test_a_zero_is_written_only_where_a_file_covers_the_hour(tmp_path: Path) -> 
     assert len(panel.values) == (31 + 28 + 31) * 24 - 1  # one hour lost in March
 
 
+def test_without_a_span_trips_cover_the_first_event_to_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = ["2015-10-20 08:10", "2015-10-20 23:50", "2015-10-23 01:00", "2015-10-24 05:59"]
+    lines = [f"{time}:00,-74.0,40.7" for time in times]
+    path = write_csv(tmp_path, [*lines, "yesterday,-74.0,40.7"])
+    rules = {"covers": None, "max_reject": 0.5}
+    panel = ingest([path], HERE, rules)
+    local = panel.clock.local(panel.times)
+    assert [str(time) for time in local[[0, -1]]] == [
+        "2015-10-20T08:00:00",
+        "2015-10-24T05:00:00",
+    ]
+    empty = np.isin(local.astype("datetime64[D]"), np.array(["2015-10-21", "2015-10-22"], "M8[D]"))
+    assert np.isnan(panel.values[empty]).all()
+    assert np.isfinite(panel.values[~empty]).all()
+    assert np.nansum(panel.values) == panel.counts["counted"] == 4
+    assert panel.counts["days_without_events"] == ["2015-10-21", "2015-10-22"]
+    assert caplog.messages[0].startswith("2 days without any event, taken as missing and not as")
+    assert "2015-10-21, 2015-10-22" in caplog.messages[0]
+    said = ingest([path], HERE, {**rules, "covers": "2015-10-20:2015-10-24"})
+    assert np.isfinite(said.values).all()
+    assert "days_without_events" not in said.counts
+
+
+def test_times_with_an_offset_cover_their_local_hours(tmp_path: Path) -> None:
+    path = tmp_path / "trips.parquet"
+    times = pd.to_datetime(["2015-10-21T02:30Z", "2015-10-22T02:30Z"])  # 22:30 in New York
+    table = {"pickup_datetime": times, "pickup_longitude": -74.0, "pickup_latitude": 40.7}
+    pd.DataFrame(table).to_parquet(path)
+    panel = ingest([path], HERE, {"covers": None})
+    local = panel.clock.local(panel.times)[[0, -1]]
+    assert [str(time) for time in local] == ["2015-10-20T22:00:00", "2015-10-21T22:00:00"]
+    assert (panel.counts["counted"], panel.counts["days_without_events"]) == (2, [])
+
+
+def test_a_named_month_is_covered_whole_beside_files_without_a_span(tmp_path: Path) -> None:
+    september = ["2015-09-05 08:00:00,-74.0,40.7"]
+    october = [f"2015-10-{day} 08:00:00,-74.0,40.7" for day in ("02", "05")]
+    paths = [
+        write_csv(tmp_path, september, "yellow_tripdata_2015-09.csv"),
+        write_csv(tmp_path, october, "mine.csv"),
+    ]
+    panel = ingest(paths, HERE, {"covers": None})
+    days = panel.clock.local(panel.times).astype("datetime64[D]")
+    unknown = {str(day) for day in days[np.isnan(panel.values).any(axis=1)]}
+    assert unknown == {"2015-10-01", "2015-10-02", "2015-10-03", "2015-10-04"}
+    assert str(days[0]) == "2015-09-01"
+
+
+def test_a_wrong_year_asks_for_the_span(tmp_path: Path) -> None:
+    lines = [f"{time},-74.0,40.7" for time in ("1970-01-01 00:00:00", "2015-10-20 08:00:00")]
+    with pytest.raises(DataError, match=r"no event in the 16,727 days after 1970-01-01; check"):
+        ingest([write_csv(tmp_path, lines)], HERE, {"covers": None})
+
+
 def test_zones_are_counted_by_id(tmp_path: Path) -> None:
     path = tmp_path / "trips.parquet"
     stamp = np.datetime64("2015-10-25T08:10", "us").astype(object)
@@ -301,7 +358,11 @@ def test_zones_are_counted_by_id(tmp_path: Path) -> None:
     known = Locations(("12", "4"), ("Twelve", "Four"), np.zeros(2), np.zeros(2))
     some = ingest([path], known, {"zones": True, "min_demand": 2.5 / (20 * 24 + 1)})
     assert some.locations.names == ("Four",)
-    assert some.counts["rejected"]["out_of_area"] == 4
+    assert some.counts["rejected"]["out_of_area"] == 2  # no zone, or not among the candidates
+    assert some.counts["rejected"]["below_min_demand"] == 2
+    assert some.counts["examples"]["below_min_demand"] == ["zone 12: 2 rides"]
+    assert some.counts["rows_in"] == some.counts["counted"] + sum(some.counts["rejected"].values())
+    assert "below_min_demand" not in every.counts["rejected"]
 
 
 def test_rides_before_a_rename_are_kept_though_the_new_zone_opens_with_it(tmp_path: Path) -> None:

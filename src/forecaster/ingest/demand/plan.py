@@ -75,7 +75,7 @@ class HourRules:
 
     grid: HourGrid
     covered: TimeSpan
-    demand: TimeSpan | None  # where rides count for the selection; None: everywhere
+    demand: tuple[TimeSpan, ...]  # where rides count for the selection; empty: everywhere
     keep_ambiguous: bool
     keep_nonexistent: bool
 
@@ -126,6 +126,19 @@ def classify(
         lat=lat, lon=lon, **{f"shown_{n}": column for n, column in enumerate(shown)},
     )  # fmt: skip
     return _judge(ibis, flat, hours, scale)
+
+
+def count_times(
+    table: Any, schema: Schema, types: dict[str, pa.DataType] | None, phase: int
+) -> Any:
+    """Before pass 1, where the covered hours are not said: rows per hour, and how it is meant."""
+    import ibis  # noqa: PLC0415 (an extra)
+
+    stored = types[schema.time] if types else None
+    moment, hour, aware = _moment(ibis, table[schema.time], stored, phase)
+    timed = table.select(moment=moment, hour=hour, aware=aware)
+    timed = timed.filter(timed.moment.notnull())
+    return timed.group_by("hour", "aware").agg(rows=timed.count())
 
 
 def count_cells(rows: Any) -> Any:
@@ -185,7 +198,7 @@ def _judge(ibis: Any, flat: Any, hours: HourRules, scale: int) -> Any:
         (among(never, hours.keep_nonexistent), _CODES["nonexistent_local_time"]),
         else_=0,
     )
-    chosen = ibis.literal(True) if hours.demand is None else within(hours.demand)
+    chosen = reduce(or_, map(within, hours.demand)) if hours.demand else ibis.literal(True)
     judged = flat.mutate(code=code.cast("int64"), chosen=chosen)
     is_counted = judged.code == 0
     a, b = ((judged[name] * scale).round().cast("int64") for name in ("lat", "lon"))

@@ -16,6 +16,7 @@ REASONS = (
     "ambiguous_local_time",
     "nonexistent_local_time",
 )
+BELOW_MIN_DEMAND = "below_min_demand"  # at a place that was not selected, if there are such rows
 FAULTY = ("malformed", "bad_timestamp", "non_finite")  # limited by --max-reject
 
 

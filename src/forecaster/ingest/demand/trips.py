@@ -1,17 +1,19 @@
 """Raw trips to hourly demand at the locations with high demand (section 3.1.1)."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
-from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.errors import ConfigError, DataError, count_of, name_some, setting
 from forecaster.ingest.demand.engine import DatabaseScan, Engine, Scan
 from forecaster.ingest.demand.plan import (
     HOUR,
@@ -21,11 +23,12 @@ from forecaster.ingest.demand.plan import (
     classify,
     count_cells,
     count_hours,
+    count_times,
     reason_of,
 )
-from forecaster.ingest.demand.row_counts import RowCounts
+from forecaster.ingest.demand.row_counts import BELOW_MIN_DEMAND, RowCounts
 from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
-from forecaster.ingest.files import InputFile, InputQuery, parse_span
+from forecaster.ingest.files import InputFile, InputQuery, TimeSpan, parse_span
 from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.hot_locations.selection import (
     assign_cells,
@@ -39,8 +42,28 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.panel.renames import Rename, apply_renames, inherit_opens, linked_ids
 
+FOUND_COVERAGE, EMPTY_DAYS = "covers_found", "days_without_events"  # in the ledger
+MAX_EMPTY_DAYS = 366  # between events whose coverage is not said
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
+_QUIET = -2  # in place of a location: below the minimum demand
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FoundCoverage:
+    """What trips cover that do not say it: from the first event to the last."""
+
+    span: TimeSpan  # local time
+    empty_days: tuple[np.datetime64, ...]  # local days without any event: unknown, not zero
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the coverage as the panel's manifest records it."""
+        last = self.span.end - np.timedelta64(1, "h")
+        return {
+            FOUND_COVERAGE: f"{str(self.span.first)[:16]} … {str(last)[:16]}",
+            EMPTY_DAYS: [str(day) for day in self.empty_days],
+        }
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,8 @@ class TripIngest:
     engine: Engine
     renames: Sequence[Rename] = ()  # of locations, in the order of time
     places: Locations | None = None  # at which trips are counted; None: the candidates in demand
+    learned: tuple[TimeSpan, ...] = ()  # the training hours, if the recipe says them
+    found: FoundCoverage | None = None  # of inputs that do not say what they cover
 
     @contextmanager
     def scan(self, item: InputFile | InputQuery) -> Iterator[Scan]:
@@ -77,6 +102,12 @@ class TripIngest:
         )
 
     @property
+    def demand_spans(self) -> tuple[TimeSpan, ...]:
+        """Where rides count for the selection: as said, or in training; empty: everywhere."""
+        said = self.rules.demand_hours
+        return (parse_span(said),) if said else self.learned
+
+    @property
     def grid(self) -> HourGrid:
         """The hours of the panel."""
         return HourGrid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
@@ -89,6 +120,7 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
         unplaced = np.array(trips.candidates.ids)[~trips.candidates.placed]
         raise DataError(f"candidates without coordinates: {name_some(unplaced)}; give lat and lon")
+    trips = _find_coverage(trips, say)
     row_counts = RowCounts()
     cells = _count_all_cells(trips, row_counts, say)
     places, lookup = _choose(trips, cells, row_counts)
@@ -99,7 +131,8 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     start, values = _place(trips, rides, len(places))
     steps = len(values)
     seconds = int(start.astype(np.int64)) + np.arange(steps) * HOUR
-    rows = SeriesTable(seconds, False, places.ids, {VALUES: values}, row_counts.to_json())
+    ledger = row_counts.to_json() | ({} if trips.found is None else trips.found.to_json())
+    rows = SeriesTable(seconds, False, places.ids, {VALUES: values}, ledger)
     rows = apply_renames(rows, trips.renames, "count")
     panel = Panel(
         values=np.asfortranarray(rows.layers[VALUES]),
@@ -129,6 +162,63 @@ def _follow(trips: TripIngest, places: Locations, rows: SeriesTable) -> Location
     if nowhere:
         return Locations.of_ids(ids)
     return described.take([described.ids.index(identity) for identity in ids])
+
+
+# ------------------------------------------------------------------------ covered hours
+
+
+def _find_coverage(trips: TripIngest, say: Say) -> TripIngest:
+    """Return the ingestion with the hours that inputs cover which do not say it.
+
+    They cover the hours from the first event to the last; a day without any event is unknown.
+    """
+    silent = [item for item in trips.inputs if not item.covered.is_known]
+    if not silent:
+        return trips
+    hours = np.concatenate([_event_hours(trips, item, say) for item in silent])
+    if not len(hours):
+        raise DataError(f"{silent[0].name}: no event has a time; give the columns that are meant")
+    span = TimeSpan(hours.min(), hours.max() + np.timedelta64(1, "h"))
+    days = np.unique(hours.astype("datetime64[D]"))
+    holes = np.diff(days).astype(np.int64) - 1
+    if holes.max(initial=0) > MAX_EMPTY_DAYS:
+        last = days[int(holes.argmax())]
+        covers = setting("covers", "FROM:TO")
+        raise DataError(
+            f"{silent[0].name}: no event in the {holes.max():,} days after {last}; check the "
+            f"times, or give {covers}: the days for which the files are complete"
+        )
+    empty = np.setdiff1d(np.arange(days[0], days[-1]), days)
+    found = FoundCoverage(span, tuple(empty))
+    say(f"no {setting('covers', 'FROM:TO')}: from the first event to the last, "
+        f"{found.to_json()[FOUND_COVERAGE]}")  # fmt: skip
+    if len(empty):
+        log.warning(
+            "%s without any event, taken as missing and not as zero: %s; %s says that they "
+            "were complete", count_of(len(empty), "day"), name_some(map(str, empty)),
+            setting("covers", "FROM:TO"),
+        )  # fmt: skip
+    inputs = [replace(i, covered=i.covered if i.covered.is_known else span) for i in trips.inputs]
+    return replace(trips, inputs=inputs, found=found)
+
+
+def _event_hours(
+    trips: TripIngest, item: InputFile | InputQuery, say: Say
+) -> Shaped[np.ndarray, " H"]:
+    """Return the local hours of an input in which there is any event."""
+    say(f"finding the days of events: {Path(item.name).name}")
+    zone = trips.panel.timezone
+    grid = HourGrid.of(zone, np.datetime64("2000-01-01", "s"))
+    with trips.scan(item) as scan:
+        schema = recognise(item.name, scan.table.columns, trips.zones, trips.mapped_schema)
+        table = scan.run(count_times(scan.table, schema, scan.types, grid.phase))
+    hours, aware = (
+        table[name].cast(kind).to_numpy()
+        for name, kind in (("hour", pa.int64()), ("aware", pa.bool_()))
+    )
+    local = (hours * HOUR).astype("datetime64[s]")
+    local[aware] = to_local(zone, grid.instants(hours[aware]))
+    return np.asarray(local.astype("datetime64[h]").astype("datetime64[s]"))
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell
@@ -166,12 +256,11 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
 
 def _rows(trips: TripIngest, item: InputFile | InputQuery, scan: Scan) -> object:
     """Return the classified rows of one file, the same in both passes."""
-    rules = trips.rules
     schema: Schema = recognise(item.name, scan.table.columns, trips.zones, trips.mapped_schema)
     hours = HourRules(
         grid=trips.grid,
         covered=item.covered,
-        demand=parse_span(rules.demand_hours) if rules.demand_hours else None,
+        demand=trips.demand_spans,
         keep_ambiguous=trips.panel.ambiguous == "split",
         keep_nonexistent=trips.panel.nonexistent == "next",
     )
@@ -227,9 +316,14 @@ def _to_lookup(
     row_counts: RowCounts,
 ) -> pa.Table:
     """Return the table that gives each cell its location, and count the rows of the others."""
-    outside = location < 0
+    outside, quiet = location < 0, location == _QUIET
     reason = "out_of_area" if trips.zones else "too_far"
-    row_counts.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
+    elsewhere = outside & ~quiet
+    examples = _busiest(trips, cells, elsewhere)
+    row_counts.reject(reason, int(cells["rows"][elsewhere].sum()), examples)
+    if quiet.any():
+        examples = _busiest(trips, cells, quiet)
+        row_counts.reject(BELOW_MIN_DEMAND, int(cells["rows"][quiet].sum()), examples)
     columns = {"a": cells["a"], "b": cells["b"], "location": location}
     return pa.table({name: column[~outside] for name, column in columns.items()})
 
@@ -276,15 +370,14 @@ def _busiest(
 def _choose_zones(
     trips: TripIngest, cells: dict[str, np.ndarray], hours: int
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
-    """Return the zones with enough demand; other trips are out of the area."""
+    """Return the zones with enough demand; others are too quiet, or out of the area."""
     candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
     _, group = np.unique(linked_ids(ids, trips.renames), return_inverse=True)
     rides = np.bincount(group, weights=cells["rides"])[group]  # of a place under all its ids
-    enough = rides >= trips.rules.min_demand * hours
-    if candidates is not None:
-        enough &= np.isin(ids, candidates.ids)
-    if candidates is not None and not np.isin(ids, candidates.ids).any():
+    known = np.ones(len(ids), bool) if candidates is None else np.isin(ids, candidates.ids)
+    enough = (rides >= trips.rules.min_demand * hours) & known
+    if candidates is not None and not known.any():
         message = f"none of the zones {name_some(ids)} is among the candidates"
         raise DataError(
             f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
@@ -296,7 +389,7 @@ def _choose_zones(
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
     selected = order[: int(enough.sum())]
-    location = np.full(len(ids), -1, dtype=np.int64)
+    location = np.where(known, _QUIET, -1).astype(np.int64)
     location[selected] = np.arange(len(selected))
     chosen = [ids[n] for n in selected]
     if candidates is None:
@@ -306,13 +399,15 @@ def _choose_zones(
 
 def _demand_hours(trips: TripIngest) -> int:
     """Return the number of covered hours over which the mean demand is taken."""
-    covered = _covered_hours(trips)
-    if trips.rules.demand_hours:
-        first, end = trips.grid.span(parse_span(trips.rules.demand_hours))
-        covered = covered[(covered >= first) & (covered < end)]
-    if not len(covered):
-        raise ConfigError(f"demand hours {trips.rules.demand_hours}: no file covers any of them")
-    return len(covered)
+    covered, spans = _covered_hours(trips), trips.demand_spans
+    if not spans:
+        return len(covered)
+    hours = np.concatenate([np.arange(*trips.grid.span(span)) for span in spans])
+    count = int(np.isin(covered, hours).sum())
+    if not count:
+        said = trips.rules.demand_hours or "of training"
+        raise ConfigError(f"demand hours {said}: no file covers any of them")
+    return count
 
 
 # ------------------------------------------------------- pass 2: rides per location and hour
@@ -363,8 +458,14 @@ def _instants(
 
 def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
     """Return the distinct UTC hours that the files cover."""
-    spans = {trips.grid.span(item.covered) for item in trips.inputs}
-    return np.unique(np.concatenate([np.arange(first, end) for first, end in spans]))
+    found, zone = trips.found, trips.panel.timezone
+    said = {item.covered for item in trips.inputs} - ({found.span} if found else set())
+    hours = [np.arange(*trips.grid.span(span)) for span in said]
+    if found is not None:
+        inside = np.arange(*trips.grid.span(found.span))
+        days = to_local(zone, trips.grid.instants(inside)).astype("datetime64[D]")
+        hours.append(inside[~np.isin(days, np.array(found.empty_days, dtype="datetime64[D]"))])
+    return np.unique(np.concatenate(hours))
 
 
 def _doubled_hours(trips: TripIngest, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:

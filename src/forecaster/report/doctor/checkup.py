@@ -12,6 +12,7 @@ from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.estimators.match import with_lags
 from forecaster.explain.past_steps import name_step
+from forecaster.panel.empty_ends import describe_empty_ends
 from forecaster.panel.observed import CENSORED, CLOSED, CLOSED_SUM, OUTSIDE, OUTSIDE_SUM
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.recipe import Recipe
@@ -88,6 +89,7 @@ def examine(
         _missing(panel),
         _clock_changes(panel, anomalies),
         _zeros(panel, anomalies),
+        *_empty_ends(panel),
         _places(panel),
         *_lives(panel, recipe),
         _outliers(panel, anomalies),
@@ -207,6 +209,10 @@ def _zeros(panel: Panel, anomalies: Anomalies) -> Finding:
         f"{text}: check whether they are missing values",
         (*details, *_largest(anomalies.zeros)),
     )
+
+
+def _empty_ends(panel: Panel) -> list[Finding]:
+    return [Finding("ends", "warning", text) for text in describe_empty_ends(panel)]
 
 
 def _places(panel: Panel) -> Finding:
