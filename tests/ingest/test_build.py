@@ -173,6 +173,45 @@ def test_A10_a_choice_by_test_hours_too_is_told(data: Path) -> None:
         assert (CHOSEN_BY_ALL_HOURS in said) == is_told
 
 
+@pytest.mark.parametrize("source", ["table", "trips"])
+def test_A10_busy_locations_are_chosen_on_the_training_days_of_a_recipe(
+    tmp_path: Path, source: str
+) -> None:
+    hours = pd.date_range("2022-01-01", periods=24 * 9, freq="h")
+    early = (hours < "2022-01-04").astype(int)  # a is busy in training, b afterwards
+    if source == "table":
+        wide = pd.DataFrame({"time": hours, "a": 5 * early, "b": 5 * (1 - early)})
+        wide.to_csv(tmp_path / "table.csv", index=False)
+        stages: dict[str, Any] = {"table": {"file": "table.csv", "min_demand": 4.0}}
+    else:
+        rows = [(t, 7 if e else 11) for t, e in zip(hours, early, strict=True) for _ in range(5)]
+        table = pd.DataFrame(rows, columns=["when", "place"])
+        table.to_parquet(tmp_path / "trips.parquet")
+        stages = {
+            "trips": {
+                "files": ["trips.parquet"],
+                "columns": "time=when,zone=place",
+                "covers": "2022-01-01:2022-01-09",
+                "min_demand": 4.0,
+            }
+        }
+    splits = {
+        "train": [["2022-01-01", "2022-01-01"], ["2022-01-03", "2022-01-03"]],
+        "validation": [["2022-01-04", "2022-01-05"]],
+        "test": [["2022-01-06", "2022-01-09"]],
+    }
+    said: list[str] = []
+    chosen = {}
+    for name, more in (("training", {}), ("said", {"demand_hours": "2022-01-06:2022-01-09"})):
+        (section,) = stages
+        given = recipe(**{section: {**stages[section], **more}}, splits=splits)
+        panel = build_panel(given, find_sources(given, tmp_path), say=said.append)
+        chosen[name] = panel.locations.ids
+    busy, late = (("a",), ("b",)) if source == "table" else (("7",), ("11",))
+    assert chosen == {"training": busy, "said": late}
+    assert CHOSEN_BY_ALL_HOURS not in said
+
+
 def test_weather_is_joined_to_the_panel(data: Path) -> None:
     given = recipe(
         table={"file": "table.parquet"},
