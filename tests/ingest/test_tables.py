@@ -149,6 +149,16 @@ def test_what_was_guessed_is_said() -> None:
     np.testing.assert_array_equal(panel.values, VALUES)
 
 
+def test_a_covariate_of_a_wide_table_is_asked_for_in_a_table_of_its_own() -> None:
+    config = PanelConfig(timezone="UTC", past_only=("b",))
+    with pytest.raises(DataError) as caught, naming_options():
+        ingest_table(wide(), config, TableConfig(), None)
+    assert str(caught.value) == (
+        "table: the table is wide, so that its column b is a location; give covariates of all "
+        "locations in a table of their own (--covariates FILE), or a long table"
+    )
+
+
 UNCLEAR: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
     "no time": (
         lambda: pd.DataFrame({"x": [1, 2], "y": [1, 2]}),

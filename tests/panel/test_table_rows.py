@@ -85,6 +85,14 @@ def test_one_series_needs_no_column_of_ids() -> None:
     assert Panel.from_long(load, columns="time=stamp,value=kwh").locations.ids == ("kwh",)
 
 
+def test_a_text_that_is_the_same_in_all_rows_is_the_name_of_the_location(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"Prüfstand": "Halle Süd", "Messzeit": hours(), "Durchfluss m³/h": 986.5})
+    rows.to_csv(tmp_path / "flow.csv", sep=";", decimal=",", index=False, encoding="cp1252")
+    assert Panel.from_long(tmp_path / "flow.csv").locations.ids == ("Halle Süd",)
+    unit = rows.rename(columns={"Prüfstand": "unit"})  # names no location
+    assert Panel.from_wide(unit).locations.ids == ("Durchfluss m³/h",)
+
+
 @pytest.mark.parametrize("frame", ["pandas", "polars", "arrow", "duckdb", "csv", "parquet"])
 def test_columns_of_other_names_are_recognised_in_any_table(tmp_path: Path, frame: str) -> None:
     rows = sensors()

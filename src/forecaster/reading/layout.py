@@ -44,6 +44,8 @@ CALENDAR_NAMES = ("year", "month", "day", "weekday", "day_of_week", "dayofweek",
                   "dow", "kw", "doy", "day_of_year")  # the clock gives them  # fmt: skip
 PLACE_NAMES = ("lat", "lon", "lng", "latitude", "longitude", "x", "y_coord", "x_coord", "altitude",
                "elevation")  # fmt: skip
+LABEL_NAMES = ("unit", "units", "uom", "einheit", "unité", "unidad", "variable", "parameter",
+               "status", "quality", "type", "source")  # texts that name no location  # fmt: skip
 ROW_NAMES = ("index", "row", "unnamed_0", "nr", "no", "lfd_nr", "record", "rec")
 PERIODS_OF_DAY = ((1, 48), (1, 96))  # first and last number of half and quarter hours
 _SAMPLE = 500  # rows by which a column is recognised
@@ -124,6 +126,10 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     value = _find_value(table, remaining)
     if not is_long:
         alone = value is not None and _normal(value) in VALUE_NAMES
+        place = _only([c for c in remaining if _names_all(table, c)])
+        number = _only([c for c in remaining if _is_number(table, c)])
+        if place is not None and value is not None and value == number and not alone:
+            return complete_layout(TableLayout(time, place, value), table)
         return complete_layout(TableLayout(time, value=value if alone else None), table)
     if identity is None or value is None:
         raise DataError(f"{name}: {_explain_long(table, time, identity, value, remaining)}")
@@ -276,6 +282,13 @@ def _find_id(table: pa.Table, time: str) -> str | None:
             if _are_keys(table, [*taken, *columns]):
                 return JOIN.join(columns)
     return first or (candidates[0] if len(candidates) == 1 else None)
+
+
+def _names_all(table: pa.Table, column: str) -> bool:
+    """Whether a column holds the same text in every row: the name of the only location."""
+    values = table[column]
+    is_same = not values.null_count and len(values.unique()) == 1
+    return _is_text(table, column) and is_same and _normal(column) not in LABEL_NAMES
 
 
 def _can_tell_apart(table: pa.Table, column: str) -> bool:
