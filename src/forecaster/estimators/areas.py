@@ -172,10 +172,11 @@ def total_areas(
     """
     panel, origin = reach_origin(panel, table["cutoff"].iloc[0])
     run, matched = estimator.adapt(panel, origin + 1)
+    past = estimator.past_totals(panel, origin)
     if areas is None:
-        return sum_table(table, panel, origin, run)
+        return sum_table(table, panel, origin, run, past=past)
     is_area = table["unique_id"].isin(areas.names)
-    totals = [sum_table(table[~is_area], panel, origin, run)]
+    totals = [sum_table(table[~is_area], panel, origin, run, past=past)]
     residuals = Residuals.of(run) if estimator.quantile_levels else None
     for name, members in zip(areas.names, match_areas(areas, panel, matched).members, strict=True):
         rows = table[table["unique_id"] == name]
@@ -184,7 +185,8 @@ def total_areas(
         sums = residuals
         if residuals is not None:
             sums = replace(residuals, values=sum_members(run, members)[..., None])
-        totals.append(sum_table(rows, panel, origin, run, sums))
+        past_sums = None if past is None else past.sum_of(members)
+        totals.append(sum_table(rows, panel, origin, run, sums, past_sums))
     return pd.concat(totals, ignore_index=True)
 
 

@@ -71,6 +71,7 @@ from forecaster.estimators.match import (
     with_meaning,
 )
 from forecaster.estimators.new_locations import ExtendedRun, choose_neighbours, extend_arrays
+from forecaster.estimators.past_totals import PastForecasts, PastTotals
 from forecaster.estimators.plausible import Plausibility
 from forecaster.estimators.predictor import (
     Prediction,
@@ -472,7 +473,25 @@ class Estimator(ABC):
         """
         table = self.forecast(panel, at, weather=weather, allow_missing=allow_missing)
         panel, origin = choose_origin(panel, at, self.recipe.lags.horizon)
-        return sum_table(table, panel, origin, self.adapt(panel, origin + 1)[0])
+        run = self.adapt(panel, origin + 1)[0]
+        return sum_table(table, panel, origin, run, past=self.past_totals(panel, origin, weather))
+
+    def past_totals(
+        self, panel: Panel, origin: int, weather: Weather = "observed"
+    ) -> PastTotals | None:
+        """Forecasts from the same hour of the days before an origin, and their outcomes.
+
+        By the locations of the adapted run; None: the run has no quantiles to correct.
+
+        Args:
+            panel: observed values, and the covariates ahead.
+            origin: the last observed step.
+            weather: the source of covariates ahead.
+        """
+        if not self.quantile_levels:
+            return None
+        predictor = self.predictor(panel, weather, origin + 1)
+        return PastForecasts(predictor, self.recipe.lags.horizon).at(origin)
 
     def _refuse_early(self, panel: Panel, origins: Int64[np.ndarray, " B"]) -> None:
         """Refuse origins whose history begins before the panel, unless the model masks it."""

@@ -9,6 +9,9 @@ about the same hour of the day. A closed step adds nothing. Where a few residual
 missing, its sum is scaled up; where more are missing than a history may miss, it does not count.
 Locations without enough residuals, such as new ones, and those whose recent values are in doubt
 have the sums of their steps' quantiles: an interval that is too wide.
+
+Then they follow the outcomes of the last weeks' days, as far as forecasts from these are given
+(`past_totals`).
 """
 
 from collections.abc import Sequence
@@ -40,6 +43,7 @@ from forecaster.estimators.intervals.residuals import (
     count_needed,
     take_quantiles,
 )
+from forecaster.estimators.past_totals import PastTotals, correct_levels
 from forecaster.estimators.table import quantile_name
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.splits import MAX_FILLED
@@ -169,6 +173,30 @@ def calibrate_totals(
     )
 
 
+def follow_outcomes(
+    spans: Sequence[Span], intervals: TotalIntervals, calibration: Calibration, past: PastTotals
+) -> TotalIntervals:
+    """The intervals of totals, corrected by the outcomes of the last days.
+
+    Args:
+        spans: the steps to add up.
+        intervals: of these spans, as calibrated on validation.
+        calibration: of single steps; its levels, lowest value and resolution are taken.
+        past: forecasts of earlier days, by the same locations.
+    """
+    corrections = [
+        correct_levels(
+            intervals.corrections[:, j],
+            *past.of_steps(span.steps),
+            intervals.offsets[:, j],
+            intervals.spread[j],
+            calibration,
+        )
+        for j, span in enumerate(spans)
+    ]
+    return replace(intervals, corrections=np.stack(corrections, axis=1))
+
+
 def total_forecasts(
     spans: Sequence[Span],
     intervals: TotalIntervals,
@@ -240,6 +268,7 @@ class TotalCalibration:
         forecast: Float32[np.ndarray, "K N"],
         quantiles: Float32[np.ndarray, "Q K N"],
         doubtful: Bool[np.ndarray, " N"] | None = None,
+        past: PastTotals | None = None,
     ) -> Totals:
         """The totals of a forecast.
 
@@ -249,6 +278,8 @@ class TotalCalibration:
             forecast: the mean of each step; NaN: closed.
             quantiles: of each step, as shown.
             doubtful: locations whose recent values are in doubt; None: none.
+            past: forecasts of earlier days, by whose outcomes intervals are corrected; None: they
+                stay as calibrated on validation.
         """
         spans = find_spans(panel, origin, self._horizon)
         if self._residuals is None:
@@ -264,6 +295,8 @@ class TotalCalibration:
         if doubtful is None:
             doubtful = np.zeros(forecast.shape[1], dtype=bool)
         intervals = self._intervals[key]
+        if past is not None:
+            intervals = follow_outcomes(spans, intervals, self._calibration, past)
         return Totals(
             spans,
             *total_forecasts(spans, intervals, self._calibration, forecast, quantiles, doubtful),
@@ -271,7 +304,12 @@ class TotalCalibration:
 
 
 def sum_table(
-    table: pd.DataFrame, panel: Panel, origin: int, run: Run, residuals: Residuals | None = None
+    table: pd.DataFrame,
+    panel: Panel,
+    origin: int,
+    run: Run,
+    residuals: Residuals | None = None,
+    past: PastTotals | None = None,
 ) -> pd.DataFrame:
     """The totals of a forecast's table, a row for each location and span.
 
@@ -281,6 +319,7 @@ def sum_table(
         origin: the last observed step.
         run: with the locations of the table, or of an area.
         residuals: of an area; None: those of the run's locations.
+        past: forecasts of earlier days, by the run's locations, or of the area; None: unknown.
     """
     times = panel.instants(np.arange(origin, origin + run.recipe.lags.horizon + 1))
     steps = pd.DatetimeIndex(times[1:]).tz_localize("UTC")
@@ -297,7 +336,11 @@ def sum_table(
     )
     stacked = np.array(quantiles, dtype=np.float32).reshape(len(names), *forecast.shape)
     reasons = _read_reasons(table, ids)
-    totals = calibration.forecast(panel, origin, forecast, stacked, _are_doubtful(reasons))
+    if past is not None and residuals is None:
+        position = {identity: n for n, identity in enumerate(run.about["ids"])}
+        past = past.locations([position[identity] for identity in ids])
+    doubtful = _are_doubtful(reasons)
+    totals = calibration.forecast(panel, origin, forecast, stacked, doubtful, past)
     first = [span.first for span in totals.spans]
     J, N = totals.y_hat.shape
     columns = {

@@ -140,7 +140,7 @@ def backtest(
         hours=_target_hours(panel, origins, truth.shape[1]),
         fallback=estimator.run.about.get("fallback", {}).get("models") if estimator.run else None,
         own=_own_errors(estimator, panel, origins, weathers),
-        day_totals=score_day_totals(estimator, panel, origins, prediction),
+        day_totals=score_day_totals(estimator, panel, origins, prediction, weathers[0]),
         members=estimator.run.about.get("ensemble") if estimator.run else None,
     )
 

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.intervals.calibration import RESIDUALS
+from forecaster.estimators.match import location_order
+from forecaster.estimators.past_totals import PastForecasts
 from forecaster.estimators.predictor import Prediction
 from forecaster.estimators.totals import HORIZON, Span, TotalCalibration
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
@@ -24,7 +27,11 @@ class DayTotals:
 
 
 def score_day_totals(
-    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], prediction: Prediction
+    estimator: Estimator,
+    panel: Panel,
+    origins: Int64[np.ndarray, " B"],
+    prediction: Prediction,
+    weather: Weather = "observed",
 ) -> DayTotals | None:
     """Score the totals of whole local days; None: there is none, or no interval to score.
 
@@ -33,6 +40,7 @@ def score_day_totals(
         panel: observed values.
         origins: of the prediction.
         prediction: in the order of the panel's locations.
+        weather: the source of covariates ahead.
     """
     run, K = estimator.run, prediction.forecast.shape[1]
     days = K * panel.clock.step_minutes // DAY_MINUTES
@@ -50,10 +58,14 @@ def score_day_totals(
     truth, mean = (np.full(shape, np.nan, dtype=np.float32) for _ in range(2))
     quantiles = np.full((len(levels), *shape), np.nan, dtype=np.float32)
     calibration = TotalCalibration.of(estimator.adapt(panel)[0], panel.locations.ids)
+    predictor = estimator.predictor(panel, weather)
+    order = location_order(predictor.panel.locations.ids, panel)
+    forecasts = PastForecasts(predictor, K)
     for d, row in enumerate(rows.tolist()):
         origin, base = int(origins[row]), prediction.base.row(row)
         by_step = prediction.calibration.correct(base, prediction.calibration.corrections)
-        totals = calibration.forecast(panel, origin, base.forecast, by_step)
+        past = forecasts.at(origin).locations(order)
+        totals = calibration.forecast(panel, origin, base.forecast, by_step, past=past)
         whole = [j for j, span in enumerate(totals.spans) if span.name != HORIZON][:days]
         if not whole:  # a day of 25 hours
             continue

@@ -83,12 +83,7 @@ class Tracker:
         count = np.count_nonzero(compared, axis=1)[:, None]
         parts = count_sides(values, due, self._calibration.resolution)
         above, below = (part / np.maximum(count, 1) for part in parts)  # [K, Q]
-        above, below = above - (1 - self._levels), below - self._levels
-        push = np.maximum(above, 0) - np.maximum(below, 0)
-        if self._levels[0] < MIDDLE:
-            push[:, 0] = -below[:, 0]
-        if self._levels[-1] > MIDDLE:
-            push[:, -1] = above[:, -1]
+        push = push_levels(above, below, self._levels)
         self._corrections += GAMMA * (push * (count > 0)).T
 
     def issue(self, base: Base | None, counts: Bool[np.ndarray, " N"] | None = None) -> None:
@@ -122,6 +117,21 @@ class Tracker:
     ) -> Float32[np.ndarray, "Q K N"]:
         base = Base(quantiles[0], quantiles, spread)
         return self._calibration.shift(base, self._corrections)
+
+
+def push_levels(
+    above: Float64[np.ndarray, "K Q"],
+    below: Float64[np.ndarray, "K Q"],
+    levels: Float64[np.ndarray, " Q"],
+) -> Float64[np.ndarray, "K Q"]:
+    """By how much each level moves for these shares of outcomes above and below it, without γ."""
+    above, below = above - (1 - levels), below - levels
+    push = np.maximum(above, 0) - np.maximum(below, 0)
+    if levels[0] < MIDDLE:
+        push[:, 0] = -below[:, 0]
+    if levels[-1] > MIDDLE:
+        push[:, -1] = above[:, -1]
+    return np.asarray(push)
 
 
 def count_sides(

@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.match import location_order
+from forecaster.estimators.past_totals import PastForecasts
 from forecaster.estimators.totals import HORIZON, TotalCalibration
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.day_totals import observed_totals
@@ -56,10 +58,14 @@ def take_days(
         return None
     prediction = estimator.predict_all(panel, origins, assessment.weather)
     calibration = TotalCalibration.of(estimator.adapt(panel)[0], panel.locations.ids)
+    predictor = estimator.predictor(panel, assessment.weather)
+    order = location_order(predictor.panel.locations.ids, panel)
+    forecasts = PastForecasts(predictor, prediction.forecast.shape[1])
     days, rows = [], []
     for b, origin in enumerate(origins.tolist()):
         mean, quantiles = prediction.forecast[b], prediction.online[b]
-        totals = calibration.forecast(panel, origin, mean, quantiles)
+        past = forecasts.at(origin).locations(order)
+        totals = calibration.forecast(panel, origin, mean, quantiles, past=past)
         whole = [j for j, span in enumerate(totals.spans) if span.name != HORIZON]
         if not whole:  # a day of 25 hours
             continue
