@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from forecaster.estimators.ensemble.members import Member
 from forecaster.estimators.match import with_meaning
 from forecaster.estimators.training_data import FitResult, TrainingData, hide_test
 from forecaster.evaluation.backtest import BacktestResult, backtest
+from forecaster.evaluation.bootstrap import RelativeDifference
 from forecaster.evaluation.comparison import (
     Comparison,
     ModelResult,
@@ -222,7 +224,7 @@ class DataSet:
         for members in parts[0]:
             rmse, mape = np.array([part[members] for part in parts]).T
             rows.append((" + ".join(members), rmse.mean(), mape.mean(), rmse, mape))
-        lowest_rmse, lowest_mape = (min(row[column] for row in rows) for column in (1, 2))
+        lowest_rmse, lowest_mape = (np.nanmin([row[n] for row in rows]) for n in (1, 2))
         print(f"\n{self.name}: {len(seeds)} trainings of each network, errors on validation")
         table = [
             [
@@ -259,7 +261,7 @@ class DataSet:
                     parts = [outputs[m] for m in chosen]
                     mean, relative = judge(data, parts, everyone.recipe.metrics.mape_cut)
                     names = tuple(self.members[m] for m in chosen)
-                    errors[names] = mean.error, mean.error if relative is None else relative.error
+                    errors[names] = mean.error, nan if relative is None else relative.error
             return FitResult(arrays)
 
         everyone.adjust_outputs = judge_all  # type: ignore[method-assign,assignment]
@@ -281,7 +283,10 @@ class DataSet:
         for row in rows[len(ensembles) :]:
             for best in rows[: len(ensembles)]:
                 found = comparison.compare(best, row)
-                print(f"{best.name} against {row.name}: RMSE {found.rmse}, MAPE {found.mape}")
+                lines = (
+                    f"{n} {_show(d)}" for n, d in (("RMSE", found.rmse), ("MAPE", found.mape))
+                )
+                print(f"{best.name} against {row.name}: {', '.join(lines)}")
 
     def test(self, members: Sequence[str], seed: int) -> BacktestResult:
         """The backtest of a member or of an ensemble; stored ones are not repeated."""
@@ -297,6 +302,14 @@ class DataSet:
         save_backtest(folder, result, name)
         print(f"{self.name}: {name} tested", flush=True)
         return result
+
+
+def _show(difference: RelativeDifference | None) -> str:
+    """A paired difference in per cent with its interval."""
+    if difference is None:
+        return "n/a"
+    low, high = 100 * difference.low, 100 * difference.high
+    return f"{100 * difference.value:+.1f} % ({low:+.1f} … {high:+.1f})"
 
 
 def join(results: Sequence[tuple[str, FitResult]], ensemble: Ensemble) -> FitResult:

@@ -519,7 +519,7 @@ class EnsembleConfig(Stage):
     """The members of an ensemble, whose forecasts are averaged with weights."""
 
     members: tuple[MemberName, ...] = Field(
-        default=("Forecaster", "Ridge", "Boosting"),
+        default=("Forecaster", "STID-lags", "Boosting"),
         description="models whose forecasts are averaged; one that needs a package that is not "
         "installed is left out",
     )

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import load_run
+from forecaster.config import EnsembleConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
+from forecaster.estimators.ensemble import ensemble as module
 from forecaster.estimators.ensemble.ensemble import MEAN, RELATIVE, Ensemble
 from forecaster.estimators.ensemble.members import MemberArrays, own_name
 from forecaster.estimators.networks.forecaster import Forecaster
@@ -204,3 +206,32 @@ def test_members_are_named_once() -> None:
         recipe_of(["Ridge", "Ridge"])
     with pytest.raises(ConfigError, match="only one of them"):
         Ensemble(recipe=QUICK, preset="best")
+
+
+def test_far_ahead_ridge_stands_in_for_trees() -> None:
+    usual = EnsembleConfig().members
+    near, far = (
+        Ensemble(recipe=Recipe.of({"preset": "best", "lags": {"horizon": steps}}))
+        for steps in (23, 24)
+    )
+    assert [member.name for member in near.members] == [*usual]
+    assert [member.name for member in far.members] == [*usual[:-1], "Ridge"]
+    named = Ensemble(recipe=Recipe.of({"lags": {"horizon": 24}, "ensemble": {"members": usual}}))
+    assert [member.name for member in named.members] == [*usual]
+
+
+def test_what_stands_in_far_ahead_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = {"lags": {"recent": 24, "seasons": [], "horizon": 24}}
+    said: list[str] = []
+
+    def fit(recipe: Recipe) -> None:
+        monkeypatch.setattr(module, "fit_members", lambda *_: module.MemberFits())
+        with pytest.raises(StopIteration):  # nothing is trained here
+            Ensemble(GRAPH, recipe).fit(
+                PANEL, SPLITS, on_progress=lambda update: said.append(update.message or "")
+            )
+
+    fit(change(QUICK, far, source="test"))
+    assert said == [module.REPLACED]
+    fit(change(QUICK, far, {"ensemble": {"members": ["Ridge"]}}, source="test"))
+    assert said == [module.REPLACED]

@@ -1,5 +1,6 @@
 """Ensemble: models of several kinds, whose forecasts are averaged with weights."""
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,11 +10,12 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
+from forecaster.choices import MemberName
 from forecaster.config import EnsembleConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import BLOCK, Estimator
 from forecaster.estimators.ensemble.average import MemberForecasts, average, average_means
-from forecaster.estimators.ensemble.fitting import MemberFits, fit_members
+from forecaster.estimators.ensemble.fitting import MemberFits, announce, fit_members
 from forecaster.estimators.ensemble.judge import describe, fit_factors, judge
 from forecaster.estimators.ensemble.members import Member, MemberArrays, make_members
 from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
@@ -34,6 +36,15 @@ MEAN, RELATIVE = "ensemble.mean", "ensemble.relative"  # weights: of y_hat, and 
 FACTOR = "ensemble.factor"  # of a member, by location: its mean times this for relative error
 MAX_VIEWS = 3  # runs whose members' arrays are kept: of a run, and of it with new locations
 TOLERANCE = 1e-6  # of the sum of stored weights
+# Where the recipe names no members: one with large models, and how many are too many to wait for.
+SLOW: MemberName = "Boosting"
+STAND_IN: MemberName = "Ridge"
+MANY_STEPS = 24  # ahead, each of them a model
+REPLACED = (
+    f"{STAND_IN} stands in for {SLOW} in the ensemble at {MANY_STEPS} steps ahead and more, where "
+    f"trees take hours; name {SLOW} in ensemble.members to have it"
+)
+log = logging.getLogger(__name__)
 
 
 class Ensemble(Estimator):
@@ -68,6 +79,7 @@ class Ensemble(Estimator):
             raise ConfigError("Ensemble: a recipe and a preset; give only one of them")
         super().__init__(complete(recipe or Recipe(preset=preset or "best")))
         self.graph = graph
+        self._names_members = recipe is not None and recipe.ensemble is not None
         self._made: tuple[Recipe, tuple[Member, ...]] | None = None
         self._views: tuple[tuple[Arrays, Mapping[str, MemberArrays]], ...] = ()  # latest last
 
@@ -128,6 +140,9 @@ class Ensemble(Estimator):
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Fit every member; one that these data or this installation do not allow is left out."""
         began = time.monotonic()
+        if not self._names_members and self.recipe.lags.horizon >= MANY_STEPS:
+            log.info("%s", REPLACED)
+            announce(data, REPLACED)
         self._give_graph(data)
         fits = fit_members(self.members, data, self.start)
         return self.join(fits, max(fits.seconds, time.monotonic() - began))
@@ -326,10 +341,18 @@ class Ensemble(Estimator):
 
 
 def complete(recipe: Recipe) -> Recipe:
-    """The recipe of an ensemble, with the members that it has when none are named."""
+    """The recipe of an ensemble, with the members that it has when none are named.
+
+    Far ahead `Ridge` stands in for the one that has a large model of each step.
+    """
     if recipe.ensemble is not None:
         return recipe
-    return recipe.model_copy(update={"ensemble": EnsembleConfig()})
+    config = EnsembleConfig()
+    if recipe.lags.horizon >= MANY_STEPS:
+        config = EnsembleConfig(
+            members=tuple(STAND_IN if name == SLOW else name for name in config.members)
+        )
+    return recipe.model_copy(update={"ensemble": config})
 
 
 def count_known(arrays: Arrays) -> int:

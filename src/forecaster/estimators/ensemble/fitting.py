@@ -49,7 +49,7 @@ def fit_members(members: Sequence[Member], data: TrainingData, start: Run | None
     for number, member in enumerate(members, start=1):
         if isinstance(member.estimator, NetworkEstimator):
             continue
-        _announce(data, f"member {number} of {len(members)}: {member.name} …")
+        announce(data, f"member {number} of {len(members)}: {member.name} …")
 
         def fit(member: Member = member) -> None:
             result = member.estimator.fit_windows(_in_folder(data, member))
@@ -74,7 +74,7 @@ def _train_networks(fits: MemberFits, members: Sequence[Member], data: TrainingD
     if not begun:
         return
     count = f"{count_of(len(begun), 'network')} of {count_of(len(members), 'member')}"
-    _announce(data, f"{count}: {', '.join(begun)} …")
+    announce(data, f"{count}: {', '.join(begun)} …")
     trainings = [replace(fit.training, name=name) for name, fit in begun.items()]
     outcomes = train_together(trainings, data.on_progress)
     for (name, fit), outcome in zip(begun.items(), outcomes, strict=True):
@@ -88,7 +88,8 @@ def _in_folder(data: TrainingData, member: Member) -> TrainingData:
     return replace(data, folder=folder)
 
 
-def _announce(data: TrainingData, message: str) -> None:
+def announce(data: TrainingData, message: str) -> None:
+    """Show a message among the progress of a fit."""
     if data.on_progress is not None:
         data.on_progress(ProgressUpdate.stage(message))
 
