@@ -50,6 +50,21 @@ def test_a_table_of_minutes_becomes_a_report(tmp_path: Path, run: Run) -> None:
     assert (out / "report.html").exists()
 
 
+@pytest.mark.slow
+def test_L10_a_table_of_shops_closed_on_sundays_becomes_a_report(tmp_path: Path, run: Run) -> None:
+    days = pd.date_range("2023-01-02", "2023-10-14")
+    days = days[days.day_of_week < 6]
+    table, out = write(tmp_path / "s.csv", days.strftime("%Y-%m-%d"), 6), tmp_path / "out"
+    models = ("--models", "SeasonalNaive,HistoricalMean", "--horizon", "7d")
+    code, text, errors = run("run", table, "--out", out, *models)
+    assert code == 0, errors
+    first = text.split("in brackets")[0]
+    assert first.count("closed") == 3  # each shop, on the Sunday after the last day
+    assert "2023-10-21" in first
+    assert Panel.open(out / "panel").locations.hours == ("Sun off",) * 3
+    assert "HistoricalMean" in (out / "report.html").read_text(encoding="utf-8")
+
+
 def test_fourteen_months_are_refused_in_plain_words(tmp_path: Path, run: Run) -> None:
     months = pd.date_range("2021-01-31", periods=14, freq="ME").strftime("%Y-%m-%d")
     table = write(tmp_path / "m.csv", months, 12)

@@ -273,7 +273,7 @@ def _day_totals(content: Content) -> list[str]:
     heads = [f"{title} {name}".strip() for title in ("RMSE", "coverage %") for name in names]
     note = (
         "Totals of whole local days, forecast from the end of the day before, by day ahead. "
-        "Their intervals are calibrated once, on the totals of validation."
+        "Their intervals follow the outcomes of the last 28 days (not of days of training)."
     )
     return [_table(["totals of days", *heads], lines), note]
 
