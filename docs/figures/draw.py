@@ -27,6 +27,17 @@ KINDS = {  # fill and border of a box
     "warm": ("--fig-warm-box", "--fig-warm"),
 }
 
+WORTH_OF_OTHERS = {  # +3 against own past alone, %: factors, lasso and factors, lagged and factors
+    "city, travel 0": (-1.4, -1.3, -1.4),
+    "city, travel 0.5": (-3.7, -4.1, -4.5),
+    "city, travel 1": (-7.1, -7.3, -9.1),
+    "zones of Manhattan": (-9.1, -9.7, -10.0),
+    "Hangzhou's metro": (-8.8, -6.5, -8.8),
+    "grid of Manhattan": (-0.8, -3.2, -4.7),
+    "Uber": (-5.4, -5.3, -5.4),
+    "Los-loop": (-1.1, -1.2, -1.1),
+}
+
 
 class Figure:
     """A drawing in units of pixels, built up from boxes, arrows and texts."""
@@ -414,8 +425,36 @@ def intervals() -> None:
     figure.write()
 
 
+def others() -> None:
+    """What others' past is worth in a linear forecast three steps ahead (docs/graph.md)."""
+    figure = Figure("others", 900, 60 + 34 * len(WORTH_OF_OTHERS))
+    x0, x1, lowest = 180, 880, -12.0
+    bottom = figure.height - 48
+
+    def x_of(change: float) -> float:
+        return x1 - 30 + (x1 - 30 - x0) * change / -lowest
+
+    for tick in range(int(lowest), 3, 2):
+        figure.line([(x_of(tick), 12), (x_of(tick), bottom)], width=1.2 if tick == 0 else 0.4)
+        sign = "−" if tick < 0 else "+" if tick else ""
+        figure.text((x_of(tick), bottom + 18), f"{sign}{abs(tick)} %", small=True)
+    kinds = ("plain", "warm", "accent")
+    for row, (name, changes) in enumerate(WORTH_OF_OTHERS.items()):
+        y = 28 + 34 * row
+        figure.text((x0 - 16, y + 5), name, small=True, anchor="end")
+        figure.line([(x_of(min(changes)), y), (x_of(max(changes)), y)], width=0.8)
+        for change, kind in zip(changes, kinds, strict=True):
+            figure.dot((x_of(change), y), kind)
+    names = ("factors alone", "lasso and factors", "lagged edges and factors")
+    for place, name, kind in zip((250, 440, 650), names, kinds, strict=True):
+        figure.dot((place, figure.height - 10), kind)
+        figure.text((place + 12, figure.height - 5), name, small=True, anchor="start")
+    figure.write()
+
+
 if __name__ == "__main__":
     for draw in (
         overview, lags, sparse_layer, level, explanations, request, training, layers, intervals,
+        others,
     ):  # fmt: skip
         draw()
