@@ -28,7 +28,7 @@ from forecaster.estimators.baselines.boosting import (
 from forecaster.estimators.baselines.step_models import ModelInputs, training_inputs
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.training_data import FitResult, hide_test
+from forecaster.estimators.training_data import Arrays, FitResult, hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -314,6 +314,24 @@ def test_a_run_answers_the_same_where_lightgbm_is_not_installed(
         ConfigError, match=r"needs lightgbm.*pip install 'forecaster\[baselines\]'"
     ):
         Boosting(RECIPE).fit(PANEL, SPLITS)
+
+
+def test_the_trees_of_a_run_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, checked = fitted().run, list[int]()
+    assert run is not None
+    from_arrays = module.Trees.from_arrays
+
+    def count(fields: Arrays, inputs: int) -> module.Trees:
+        checked.append(inputs)
+        return from_arrays(fields, inputs)
+
+    monkeypatch.setattr(module.Trees, "from_arrays", count)
+    loaded = Boosting.from_run(run)
+    for origin in (900, 950, 951):
+        assert np.array_equal(
+            loaded.predict(PANEL, np.array([origin])), fitted().predict(PANEL, np.array([origin]))
+        )
+    assert len(checked) <= 2
 
 
 def change(name: str, spoil: Callable[[np.ndarray], np.ndarray]) -> Callable[[Run], Run]:

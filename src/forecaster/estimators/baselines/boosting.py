@@ -30,6 +30,7 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.remaining import RemainingTime, Seconds, describe_seconds
 from forecaster.splits import history_steps
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
@@ -89,6 +90,10 @@ class Boosting(Estimator):
 
     seeded = True
     falls_back = True
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        super().__init__(recipe)
+        self._read: tuple[Arrays, Trees] | None = None  # the last ones, which were checked
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the counts; the trees are checked by `Trees`."""
@@ -177,10 +182,14 @@ class Boosting(Estimator):
         return objective_of(self.recipe.boosting.objective, scaler.values).forecasts(sums)
 
     def trees(self, arrays: Arrays) -> Trees:
-        """The trees of a run."""
+        """The trees of a run, which are checked once."""
+        if self._read is not None and self._read[0] is arrays:
+            return self._read[1]
         fields = {n.removeprefix(TREES): a for n, a in arrays.items() if n.startswith(TREES)}
         covariates = len(arrays["covariates.mean"]) + len(arrays["local_covariates.mean"])
-        return Trees.from_arrays(fields, self.recipe.lags.length + covariates + OTHER_INPUTS)
+        trees = Trees.from_arrays(fields, self.recipe.lags.length + covariates + OTHER_INPUTS)
+        self._read = arrays, trees  # replaced as a whole: a service forecasts in threads
+        return trees
 
     def check_arrays(self, arrays: Arrays) -> None:
         """Refuse arrays that are no trees, or trees of another horizon."""
