@@ -4,25 +4,29 @@
 
 Fifty challengers are spoiled: trained on shuffled days, trained on a broken column, or with all
 weights × 1.05. A hundred are trained on the champion's own weeks with other seeds. All are small
-networks on the built-in city, and the spoiled ones claim to know four more weeks.
+networks on the built-in city, and the spoiled ones claim to know four more weeks. `--quick`: a
+tenth of them.
 """
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
+from benchmarks.measure import read_options
 
-from forecaster.estimators.base import Estimator
-from forecaster.estimators.networks.estimator import WEIGHTS
-from forecaster.estimators.networks.peers import STID
-from forecaster.evaluation.challenge import Challenge, Knowledge, challenge
-from forecaster.panel.panel import Panel
-from forecaster.recipe import Recipe, change
-from forecaster.splits import Splits, cut_windows
-from forecaster.synthetic.city import make_city
+OPTIONS = read_options(__doc__ or "", threads=1)
+
+import numpy as np  # noqa: E402 (after the number of threads is set)
+
+from forecaster.estimators.base import Estimator  # noqa: E402
+from forecaster.estimators.networks.estimator import WEIGHTS  # noqa: E402
+from forecaster.estimators.networks.peers import STID  # noqa: E402
+from forecaster.evaluation.challenge import Challenge, Knowledge, challenge  # noqa: E402
+from forecaster.panel.panel import Panel  # noqa: E402
+from forecaster.recipe import Recipe, change  # noqa: E402
+from forecaster.splits import Splits, cut_windows  # noqa: E402
+from forecaster.synthetic.city import make_city  # noqa: E402
 
 WEEK = 24 * 7
 WEEKS, HELD_OUT = 30, 2
@@ -106,11 +110,7 @@ def other_seeds(count: int) -> Iterator[Challenge]:
 
 def main() -> None:
     """Print how many were promoted."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of them")
-    parser.add_argument("--json", action="store_true", help="one object per line")
-    options = parser.parse_args()
-    share = 10 if options.quick else 1
+    share = 10 if OPTIONS.quick else 1
     promoted: Counter[str] = Counter()
     tried: Counter[str] = Counter()
 
@@ -118,7 +118,7 @@ def main() -> None:
         decision, reason = outcome.decide()
         tried[kind] += 1
         promoted[kind] += decision == "promote"
-        if options.json:
+        if OPTIONS.json:
             print(json.dumps({"kind": kind, "verdict": decision, "reason": reason}), flush=True)
 
     for kind, outcome in spoiled(50 // share):
