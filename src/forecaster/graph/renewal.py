@@ -2,7 +2,9 @@
 
 Another graph is estimated from the newest training weeks, at the penalty of the old one and from
 its precision. It takes over if it explains the validation days better by more than chance: the
-Gaussian log-likelihoods of both are summed over blocks of days, whose differences are tested.
+Gaussian log-likelihoods of both are summed over blocks of days, whose differences are tested. Two
+estimates of the same world differ as well, so it must also explain a tenth more: its gain over
+the old graph is compared with its gain over no edges.
 """
 
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, assign_splits
 
 CHANCE = 0.05
+LEAST_GAIN = 0.1  # of what the other graph explains
 NEWEST_WEEKS = 24
 LEAST_EIGENVALUE = 0.05  # of 1 − R: strengths are shrunk until it has one
 
@@ -30,7 +33,7 @@ class Renewal:
     """The graph to use, and how sure it is that the old one has drifted."""
 
     graph: DependencyGraph
-    p_value: float  # of the other graph being better; 1: it could not be tested
+    p_value: float  # of the other graph being better; 1: not by enough, or not tested
 
     @property
     def has_drifted(self) -> bool:
@@ -99,7 +102,7 @@ def _compare(
     splits: Splits,
     config: GraphConfig,
 ) -> float:
-    """The p-value of the other precision explaining the validation days better."""
+    """The p-value of the other precision explaining the validation days better; 1: hardly so."""
     split = assign_splits(panel, splits)
     sample = take_sample(panel, split == SPLITS.index("train"), config.subtract)
     scale = find_scale(sample, measure(sample, sample.steps).covariance())
@@ -107,14 +110,19 @@ def _compare(
     days = panel.clock.local(panel.times[observed]).astype("datetime64[D]").astype(np.int64)
     block = block_days(days)
     unit = np.where(scale.constant, np.inf, scale.deviation)
-    gains = []
+    rows = []
     for number in range(int(block.max()) + 1):
         moments = measure(sample, observed[block == number])
         squares = moments.squares / np.outer(unit, unit)
-        likelihoods = [
-            moments.count * np.linalg.slogdet(Q)[1] - float((Q * squares).sum())
-            for Q in (other, old)
-        ]
-        gains.append(likelihoods[0] - likelihoods[1])
-    differences = np.array(gains)[:, None]
+        rows.append(
+            [
+                moments.count * np.linalg.slogdet(Q)[1] - float((Q * squares).sum())
+                for Q in (other, old, np.eye(len(old)))
+            ]
+        )
+    likelihoods = np.array(rows)
+    gain, explained = (likelihoods[:, 0] - likelihoods[:, n] for n in (1, 2))
+    if gain.sum() < LEAST_GAIN * explained.sum():
+        return 1.0
+    differences = gain[:, None]
     return float(p_values(differences, np.ones_like(differences, dtype=bool))[0])
