@@ -101,6 +101,7 @@ from forecaster.windows.scaling import fit_values
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 BLOCK = 512  # origins forecast at a time, to bound memory
+JUDGED = "judged."  # before the name of an array: as it was before the validation weeks
 log = logging.getLogger(__name__)
 
 
@@ -200,6 +201,19 @@ class Estimator(ABC):
         del neighbours
         return extend_arrays(run, n)
 
+    def learn_validation(self, arrays: Arrays, data: TrainingData) -> dict[str, np.ndarray]:
+        """The arrays of a last fit, which learns from the validation weeks too; empty: none.
+
+        An estimator that is fitted anew in seconds has one, with all that was chosen before. Its
+        quantiles stay those of the fit that had not seen these weeks.
+
+        Args:
+            arrays: of the fit, with what was chosen on the validation windows.
+            data: of the fit.
+        """
+        del arrays, data
+        return {}
+
     @property
     def lags(self) -> LagConfig:
         """The past steps that the model sees; by default those by which windows are cut."""
@@ -235,14 +249,15 @@ class Estimator(ABC):
         levels = self.recipe.intervals.quantiles
         advice = explain_short(panel, self.recipe.lags)
         calibration.refuse_few(len(windows.validation), levels, advice)
-        data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
-        began = time.monotonic()
+        data = hide_test(panel, splits, windows)
         data = replace(data, folder=checkpoints, on_progress=on_progress)
+        began, newest = time.monotonic(), dict[str, np.ndarray]()
         if self.start is None:
             result = self.fit_windows(data)
         else:
             result, data = fit_best_span(self, data, self.start)
+            newest = self.learn_validation(result.arrays, data)
         self.seconds = result.seconds or time.monotonic() - began
         about = {**describe(panel, splits, windows), **result.about}
         arrays = {**result.arrays, **data.shared_arrays()}
@@ -270,7 +285,7 @@ class Estimator(ABC):
             arrays |= choice.arrays
             if choice.arrays:
                 forecasts = self.forecast_origins(run, data.panel, "observed", origins)
-        arrays |= self.calibrate(run, data, forecasts)
+        arrays |= {**self.calibrate(run, data, forecasts), **_keep_judged(arrays, newest)}
         self.run = run
         return self
 
@@ -713,6 +728,12 @@ class Estimator(ABC):
             raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
 
+    def as_judged(self: E) -> E:
+        """The model as it was judged on the validation weeks, before it learned from them too."""
+        run = self._fitted
+        judged = {n.removeprefix(JUDGED): a for n, a in run.arrays.items() if n.startswith(JUDGED)}
+        return self.from_run(replace(run, arrays={**run.arrays, **judged})) if judged else self
+
     @property
     def _fitted(self) -> Run:
         if self.run is None:
@@ -724,6 +745,11 @@ class Estimator(ABC):
         return prediction.forecast[0], dict(
             zip(self.quantile_levels, prediction.online[0], strict=True)
         )
+
+
+def _keep_judged(arrays: Arrays, newest: Arrays) -> dict[str, np.ndarray]:
+    """The arrays of the last fit, and beside them those that they replace."""
+    return {**{f"{JUDGED}{name}": arrays[name] for name in newest}, **newest}
 
 
 def without_closed(run: Run, data: TrainingData) -> TrainingData:

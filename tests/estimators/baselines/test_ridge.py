@@ -68,3 +68,45 @@ def test_a_constant_location_stays_what_it_is(
     panel = make_panel(values)
     fitted = Ridge(recipe).fit(panel, splits)
     assert np.allclose(fitted.predict(panel, np.array([1000]))[0, :, 1], 17)
+
+
+def test_a_fit_that_goes_on_learns_from_the_validation_weeks_too(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    generator = np.random.default_rng(3)
+    values = 50 + 5 * generator.normal(size=(HOURS, 3)).cumsum(axis=0)
+    panel = make_panel(values, "measurement")
+    fitted, going_on = Ridge(recipe).fit(panel, splits), Ridge(recipe)
+    going_on.start = fitted.run
+    going_on.fit(panel, splits)
+    before, after = fitted.run.arrays, going_on.run.arrays
+    # The choices and the quantiles are those of the fit that had not seen these weeks.
+    assert {name for name in before if not np.array_equal(before[name], after[name])} == {
+        "weights"
+    }
+    assert {*after} - {*before} == {"judged.weights"}
+    origins = cut_windows(panel, splits, recipe.lags).validation
+    truth = panel.values[origins[:, None] + np.arange(1, recipe.lags.horizon + 1)]
+    errors = [np.nanstd(m.predict(panel, origins) - truth) for m in (fitted, going_on)]
+    assert errors[1] < errors[0]
+    judged = going_on.as_judged().predict(panel, origins)
+    np.testing.assert_array_equal(judged, fitted.predict(panel, origins))
+    assert fitted.as_judged() is fitted
+
+
+def test_a_fit_that_goes_on_sees_nothing_of_the_test_weeks(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    generator = np.random.default_rng(4)
+    values = 50 + 5 * generator.normal(size=(HOURS, 3))
+    start = Ridge(recipe).fit(make_panel(values, "measurement"), splits).run
+    panel = make_panel(values, "measurement")
+    tested = splits.mask("test", panel.clock, panel.times)
+    fits = []
+    for factor in (1, 3):
+        changed = Ridge(recipe)
+        changed.start = start
+        values[tested] *= factor
+        fits.append(changed.fit(make_panel(values, "measurement"), splits).run.arrays)
+    for name, array in fits[0].items():
+        np.testing.assert_array_equal(array, fits[1][name], err_msg=name)

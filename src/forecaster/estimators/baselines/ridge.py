@@ -1,7 +1,9 @@
 """Ridge regression per location, on its own lags and the auxiliary information."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError
@@ -24,6 +26,7 @@ from forecaster.windows.scaling import Scaler, fit_scaler
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
 BLOCK = 128  # origins forecast at a time, to bound memory
+Examples = tuple[np.ndarray, np.ndarray, np.ndarray]  # past [B L], auxiliary [B S A], truth [B S]
 
 
 class Ridge(Estimator):
@@ -42,28 +45,46 @@ class Ridge(Estimator):
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Solve for every penalty; the one with the lowest validation error is kept."""
         scaler = fit_scaler(data.panel, data.train)
-        scaled = scaler.values.apply(data.filled.values)
-        truth = scaler.values.apply(data.panel.values)
-        steps = modelled_steps(self.recipe.lags.horizon)
-        views = []
-        for origins in (data.windows.train, data.windows.validation):
-            history = history_steps(data.filled, self.recipe.lags, origins)
-            coming = training_inputs(data.filled, origins, steps, scaler)
-            views.append((history, coming, origins[:, None] + np.array(steps)))
-        (past, (aux, local), ahead), (past_v, (aux_v, local_v), ahead_v) = views
+        train, validation = (
+            self._examples(data, origins, scaler)
+            for origins in (data.windows.train, data.windows.validation)
+        )
         weights, errors = [], np.zeros(len(PENALTIES))
-        for n in range(scaled.shape[1]):
-            a = np.concatenate([aux, local[..., n]], axis=2)
-            w = _solve(scaled[past, n].astype(np.float64), a, truth[ahead, n])  # [penalty S F]
-            a_v = np.concatenate([aux_v, local_v[..., n]], axis=2)
-            forecasts = _apply(scaled[past_v, n], a_v, w)  # [penalty B S]
-            misses = (forecasts - truth[ahead_v, n]) * scaler.values.deviation[n]
+        for n in range(len(data.panel.locations)):
+            w = _solve(*train(n))  # [penalty S F]
+            past, auxiliary, truth = validation(n)
+            misses = (_apply(past, auxiliary, w) - truth) * scaler.values.deviation[n]
             errors += np.nansum(np.square(misses), axis=(1, 2))
             weights.append(w)
         best = int(np.argmin(errors))
         chosen = np.stack([w[best] for w in weights], axis=-1).astype(np.float32)
         penalty = np.array([PENALTIES[best]])
         return FitResult({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
+
+    def learn_validation(self, arrays: Arrays, data: TrainingData) -> dict[str, np.ndarray]:
+        """Solve by the chosen penalty for the training and the validation windows together."""
+        origins = np.concatenate([data.windows.train, data.windows.validation])
+        examples = self._examples(data, origins, scaler_of(arrays))
+        penalties = arrays["penalty"].tolist()
+        weights = [_solve(*examples(n), penalties)[0] for n in range(len(data.panel.locations))]
+        return {"weights": np.stack(weights, axis=-1).astype(np.float32)}
+
+    def _examples(
+        self, data: TrainingData, origins: Int64[np.ndarray, " B"], scaler: Scaler
+    ) -> Callable[[int], Examples]:
+        """The scaled past, auxiliary inputs and targets of some windows, by location."""
+        scaled = scaler.values.apply(data.filled.values)
+        truth = scaler.values.apply(data.panel.values)
+        steps = modelled_steps(self.recipe.lags.horizon)
+        past = history_steps(data.filled, self.recipe.lags, origins)
+        auxiliary, local = training_inputs(data.filled, origins, steps, scaler)
+        ahead = origins[:, None] + np.array(steps)
+
+        def of(n: int) -> Examples:
+            own = np.concatenate([auxiliary, local[..., n]], axis=2)
+            return scaled[past, n].astype(np.float64), own, truth[ahead, n]
+
+        return of
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
@@ -118,12 +139,13 @@ def _solve(
     past: Float64[np.ndarray, "B L"],
     auxiliary: Float32[np.ndarray, "B K A"],
     truth: Float32[np.ndarray, "B K"],
+    penalties: Sequence[float] = PENALTIES,
 ) -> Float64[np.ndarray, "penalties K F"]:
     """Return argmin ‖y − Xw‖²/B + λ‖w‖² for every penalty and step ahead, by normal equations."""
     B, K, A = auxiliary.shape
     L = past.shape[1]
     past_gram = past.T @ past
-    weights = np.zeros((len(PENALTIES), K, L + A))
+    weights = np.zeros((len(penalties), K, L + A))
     for k in range(K):
         observed = np.isfinite(truth[:, k])
         count = int(observed.sum())
@@ -135,13 +157,13 @@ def _solve(
         cross = X.T @ a
         gram = np.block([[past_gram if complete else X.T @ X, cross], [cross.T, a.T @ a]]) / count
         moments = np.concatenate([X.T @ y, a.T @ y]) / count
-        for number, penalty in enumerate(PENALTIES):
+        for number, penalty in enumerate(penalties):
             weights[number, k] = np.linalg.solve(gram + penalty * np.eye(L + A), moments)
     return weights
 
 
 def _apply(
-    past: Float32[np.ndarray, "B L"],
+    past: Float64[np.ndarray, "B L"],
     auxiliary: Float32[np.ndarray, "B K A"],
     weights: Float64[np.ndarray, "penalties K F"],
 ) -> Float64[np.ndarray, "penalties B K"]:

@@ -133,11 +133,8 @@ def find_drift(
     run, matched = estimator.adapt(panel, len(panel.values))
     spans = find_spans(run, matched)
     validated = int(spans.validation[0]), int(spans.validation[-1]) + 1
-    days = [
-        score_days(estimator, panel, steps, advance)
-        for steps in (validated, (spans.first_new, len(panel.values)))
-    ]
-    validation, new = days
+    validation = score_days(estimator.as_judged(), panel, validated, advance)
+    new = score_days(estimator, panel, (spans.first_new, len(panel.values)), advance)
     watches, unjudged = _watches(validation, new)
     return Drift(
         run=run.digest,

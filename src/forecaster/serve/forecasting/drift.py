@@ -38,8 +38,9 @@ def score_part(model: ServedModel, snapshot: Snapshot, steps: tuple[int, int]) -
     """Return the sums of the days of some validation steps; None: nothing could be forecast."""
     panel, last = cut_panel(model, snapshot, steps[1] - 1, steps[0])
     end = last + 1
+    judged = model.estimator.as_judged()
     try:
-        return score_days(model.estimator, panel, (end - (steps[1] - steps[0]), end))
+        return score_days(judged, panel, (end - (steps[1] - steps[0]), end))
     except DataError:
         return None
 
