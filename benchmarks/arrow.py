@@ -7,11 +7,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from benchmarks.measure import Result, at_most, medians, read_options, report
+from benchmarks.measure import (
+    Result,
+    at_most,
+    medians,
+    processor_seconds,
+    read_options,
+    report,
+)
 
 OPTIONS = read_options(__doc__)
 
@@ -25,17 +33,18 @@ from forecaster.panel.panel import local_texts  # noqa: E402
 
 PLACES, HOURS = 1_000, 24 * 35
 GOAL = 1 / 3
+MANY = 50  # answers between two readings of processor time
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 def main() -> None:
     """Take answers in turns, from a service that has computed the forecast already."""
-    with tempfile.TemporaryDirectory() as name, _service(Path(name)) as (url, origin):
-        results = _compare(url, f"/v1/forecast?at={quote(origin)}")
+    with tempfile.TemporaryDirectory() as name, _service(Path(name)) as (url, origin, pid):
+        results = _compare(url, pid, f"/v1/forecast?at={quote(origin)}")
     report(OPTIONS, *results)
 
 
-def _compare(url: str, path: str) -> tuple[list[str], list[Result]]:
+def _compare(url: str, pid: int, path: str) -> tuple[list[str], list[Result]]:
     connection = HTTPConnection(urlsplit(url).netloc)
 
     def ask(accept: str) -> bytes:
@@ -59,21 +68,33 @@ def _compare(url: str, path: str) -> tuple[list[str], list[Result]]:
         "arrow as a data frame": lambda: arrow().to_pandas(),
         "json as a data frame": table_of_json,
     }
-    seconds = medians(jobs, 20 if OPTIONS.quick else 200)
+    repeats = 20 if OPTIONS.quick else 200
+    passed = medians(jobs, repeats)
+    many = {name: partial(_repeat, job) for name, job in jobs.items()}
+    used = medians(many, repeats // 20, lambda: processor_seconds(pid) / MANY)
     sizes = {"arrow": len(ask(ARROW)), "json": len(ask("application/json"))}
     connection.close()
-    notes = [f"{name}: {taken * 1e3:.2f} ms" for name, taken in seconds.items()]
+    notes = [f"{n}: {passed[n] * 1e3:.2f} ms, {used[n] * 1e3:.2f} ms of processors" for n in jobs]
     notes += [f"{name}: {size:,} bytes" for name, size in sizes.items()]
+    return notes, [*_ratios("time", passed), *_ratios("processor time", used)]
+
+
+def _ratios(name: str, seconds: dict[str, float]) -> list[Result]:
     frames = seconds["arrow as a data frame"] / seconds["json as a data frame"]
-    return notes, [
-        at_most("Arrow, read", seconds["arrow"] / seconds["json"], "JSON, parsed", GOAL),
-        at_most("Arrow, as a data frame", frames, "JSON, as a data frame", GOAL),
+    return [
+        at_most(f"{name}, read", seconds["arrow"] / seconds["json"], "JSON, parsed", GOAL),
+        at_most(f"{name}, as a data frame", frames, "JSON, as a data frame", GOAL),
     ]
 
 
+def _repeat(job: Callable[[], object]) -> None:
+    for _ in range(MANY):
+        job()
+
+
 @contextmanager
-def _service(folder: Path) -> Iterator[tuple[str, str]]:
-    """Serve a run with quantiles on a free port; yield its URL and the last step."""
+def _service(folder: Path) -> Iterator[tuple[str, str, int]]:
+    """Serve a run with quantiles on a free port; yield its URL, the last step and its process."""
     generator = np.random.default_rng(0)
     rate = 20 + 15 * np.sin(np.arange(HOURS) / 24 * 2 * np.pi)[:, None]
     counts = generator.poisson(rate, (HOURS, PLACES)).astype(np.float64)
@@ -91,6 +112,7 @@ def _service(folder: Path) -> Iterator[tuple[str, str]]:
         yield (
             printed.readline().split()[0] if printed else "",
             local_texts(panel, panel.times[-1:])[0],
+            service.pid,
         )
     finally:
         service.send_signal(signal.SIGINT)

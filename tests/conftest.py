@@ -22,7 +22,7 @@ from hypothesis import settings
 
 from tests.servers import mariadb, postgres  # noqa: F401 (fixtures)
 from tests.shapes import checked
-from tests.stores import bucket, s3_server, web  # noqa: F401 (fixtures)
+from tests.stores import bucket, s3_server, secure_web, web  # noqa: F401 (fixtures)
 
 FAULTS = tomllib.loads((Path(__file__).parent / "faults.toml").read_text(encoding="utf-8"))
 FAULT_ID = re.compile(r"test_([A-Z]\d+)_")

@@ -27,6 +27,7 @@ class Server:
 
     scheme: str
     port: int
+    pid: int
 
     def url(self, rest: str = "test", port: int | None = None) -> str:
         return f"{self.scheme}://{USER}@127.0.0.1:{port or self.port}/{rest}"
@@ -99,24 +100,36 @@ class Proxy:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server with an empty database."""
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if not programs:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    if not postgres_programs():
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with serve_postgres() as server:
+        yield server
+
+
+def postgres_programs() -> list[Path]:
+    """Return the folders of programs of Debian's packages, the newest first."""
+    return sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+
+
+@contextmanager
+def serve_postgres() -> Iterator[Server]:
+    """Run a PostgreSQL server with an empty database."""
+    psycopg, programs = importlib.import_module("psycopg"), postgres_programs()[0]
     with _folder("postgres") as folder:
         (folder / "password").write_text(PASSWORD)
         data, port = folder / "data", _free_port()
         words = ["-D", data, "-U", USER, "-A", "scram-sha-256", "--no-sync", "--no-locale"]
         words += ["-E", "UTF8", f"--pwfile={folder / 'password'}"]
-        _run_as("postgres", [programs[0] / "initdb", *words])
+        _run_as("postgres", [programs / "initdb", *words])
         options = ["-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1"]
         options += ["-c", "unix_socket_directories=", "-c", "fsync=off"]
-        with _serving("postgres", [programs[0] / "postgres", *options]):
+        with _serving("postgres", [programs / "postgres", *options]) as pid:
             login = f"host=127.0.0.1 port={port} user={USER} password={PASSWORD} dbname=postgres"
             _until(lambda: psycopg.connect(login).close(), psycopg.OperationalError)
             with psycopg.connect(login, autocommit=True) as connection:
                 connection.execute("CREATE DATABASE test")
-            yield Server("postgresql", port)
+            yield Server("postgresql", port, pid)
 
 
 @pytest.fixture(scope="session")
@@ -134,14 +147,14 @@ def mariadb() -> Iterator[Server]:
         options += [f"--socket={folder / 'socket'}", "--bind-address=127.0.0.1"]
         options += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M"]
         daemon = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
-        with _serving("mysql", [daemon, *options]):
+        with _serving("mysql", [daemon, *options]) as pid:
             login = {"user": "root", "unix_socket": str(folder / "socket")}
             _until(lambda: mysql.connect(**login).close(), mysql.OperationalError)
             with closing(mysql.connect(**login)) as connection, closing(connection.cursor()) as c:
                 c.execute("CREATE DATABASE test CHARACTER SET utf8mb4")
                 c.execute(f"CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}'")
                 c.execute(f"GRANT ALL ON test.* TO {USER}@'%'")
-            yield Server("mariadb", port)
+            yield Server("mariadb", port, pid)
 
 
 @contextmanager
@@ -168,12 +181,12 @@ def _as(user: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(user: str, words: list[Any]) -> Iterator[None]:
+def _serving(user: str, words: list[Any]) -> Iterator[int]:
     server = subprocess.Popen(
         list(map(str, words)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as(user)
     )
     try:
-        yield
+        yield server.pid
     finally:
         server.terminate()
         try:

@@ -2,11 +2,15 @@
 
 import importlib
 import os
+import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +101,11 @@ class Web:
 
     folder: Path
     port: int
+    authority: Path | None = None  # certificate of the one that signed its own
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.authority else 'http'}://127.0.0.1:{self.port}"
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -111,6 +116,25 @@ class _Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     """A web server, which knows no parts of files."""
+    with _serving(tmp_path, monkeypatch) as (folder, server):
+        yield Web(folder, server.server_port)
+
+
+@pytest.fixture
+def secure_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """A web server of https, whose certificate an authority of this test has signed."""
+    pytest.importorskip("cryptography", reason="cryptography is not installed")
+    authority = _sign(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    with _serving(tmp_path, monkeypatch, context) as (folder, server):
+        yield Web(folder, server.server_port, authority)
+
+
+@contextmanager
+def _serving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: ssl.SSLContext | None = None
+) -> Iterator[tuple[Path, ThreadingHTTPServer]]:
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     folder, here = tmp_path / "web", tmp_path / "from-web"
     folder.mkdir()
@@ -118,7 +142,37 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setattr("forecaster.remote._folder", lambda: here)
     monkeypatch.setattr("forecaster.remote.PAUSES", (0.0, 0.0, 0.0))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # of clients that leave
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Web(folder, server.server_port)
+    yield folder, server
     server.shutdown()
     server.server_close()
+
+
+def _sign(folder: Path) -> Path:
+    """Write a server's key and certificate, and return the certificate of its authority."""
+    x509 = importlib.import_module("cryptography.x509")
+    primitives = "cryptography.hazmat.primitives"
+    ec = importlib.import_module(f"{primitives}.asymmetric.ec")
+    hashes = importlib.import_module(f"{primitives}.hashes")
+    forms = importlib.import_module(f"{primitives}.serialization")
+    now, address = datetime.now(UTC), ip_address("127.0.0.1")
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("authority", "server")}
+    for name, key in keys.items():
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+        builder = (
+            x509.CertificateBuilder(issuer, subject, key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(name == "authority", None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(address)]), critical=False)
+        )
+        signed = builder.sign(keys["authority"], hashes.SHA256()).public_bytes(forms.Encoding.PEM)
+        form = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+        private = key.private_bytes(*form) if name == "server" else b""
+        (folder / f"{name}.pem").write_bytes(private + signed)
+    return folder / "authority.pem"

@@ -85,6 +85,21 @@ def test_a_file_of_a_web_server_is_read(web: Web) -> None:
     assert pq.read_table(file.fetch(["time"])).num_rows == 100  # that server sends the whole
 
 
+def test_a_server_of_https_is_read_if_its_authority_is_trusted(secure_web: Web) -> None:
+    (secure_web.folder / "a.csv").write_text("x\n7\n")
+    file = RemoteFile.parse(f"{secure_web.url}/a.csv")
+    with pytest.raises(ConfigError, match=r"not trusted .*; name .* in SSL_CERT_FILE"):
+        file.fetch()
+    script = (
+        "import sys\nfrom forecaster.remote import RemoteFile\n"
+        "print(RemoteFile.parse(sys.argv[1]).fetch().read_text())"
+    )
+    words = [sys.executable, "-c", script, file.url]
+    trusting = {**os.environ, "SSL_CERT_FILE": str(secure_web.authority)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=trusting)
+    assert done.stdout.split() == ["x", "7"], done.stderr
+
+
 @pytest.mark.usefixtures("web")
 def test_a_web_server_that_knows_parts_sends_the_needed_columns(
     bucket: Bucket, tmp_path: Path

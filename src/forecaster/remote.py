@@ -41,8 +41,23 @@ CHUNK_BYTES = 1 << 20
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 MANIFEST = "manifest.json"
 _ADDRESS = re.compile(r"(s3|gs|gcs|https?):/{1,2}([^/].*)")  # one slash is left of a Path's two
-_DENIED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|Forbidden|Unauthorized|40[13]")
-_MISSING = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|Not Found|404")
+_REFUSALS: tuple[tuple[str, type[ForecasterError], str], ...] = (  # that no retry can mend
+    (
+        r"^FileNotFoundError|NO_SUCH_BUCKET|NO_SUCH_KEY|Not Found|404",
+        DataError,
+        "no such file; check the address",
+    ),
+    (
+        r"certificate verify failed",
+        ConfigError,
+        "not trusted ({}); name the file of its authority's certificate in SSL_CERT_FILE",
+    ),
+    (
+        r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|Forbidden|Unauthorized|40[13]",
+        ConfigError,
+        "refused ({}); give credentials that may read it, as the store's own programs do",
+    ),
+)
 _MIRRORS: dict[Path, str] = {}  # addresses of remote artifacts by their folders here
 _EXPECTED: dict[Path, tuple[int, str]] = {}  # sizes and hashes of files that are still there only
 _LOCK = Lock()
@@ -136,11 +151,9 @@ class RemoteFile:
             except Exception as error:  # fsspec has error types of its own
                 cause = error.__cause__ or error  # it takes any failure for a missing file
                 text = self._plain(cause)
-                if isinstance(cause, FileNotFoundError) or _MISSING.search(text):
-                    raise DataError(f"{self.name}: no such file; check the address") from None
-                if _DENIED.search(text):
-                    advice = "give credentials that may read it, as the store's own programs do"
-                    raise ConfigError(f"{self.name}: refused ({text}); {advice}") from None
+                for pattern, kind, message in _REFUSALS:
+                    if re.search(pattern, f"{type(cause).__name__}: {text}"):
+                        raise kind(f"{self.name}: {message.format(text)}") from None
                 pause = next(pauses, None)
                 if pause is None:
                     advice = "see that the store answers, and run the same command again"

@@ -158,19 +158,30 @@ def test_the_service_answers_as_the_guide_says(
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_the_protocols_of_the_guide_are_spoken(
-    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("page", "shape"),
+    [
+        ("guides/arrow.md", lambda names: (names["table"].num_rows,)),
+        ("guides/inference.md", lambda names: names["result"].as_numpy("y_hat").shape),
+    ],
+)
+def test_the_protocols_of_the_guides_are_spoken(
+    page: str,
+    shape: Callable[[dict[str, Any]], tuple[int, ...]],
+    terminal: Terminal,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for language, code in _blocks("guides/protocols.md"):
+    for language, code in _blocks(page):
         if language == "console":
             terminal.run(code)
             continue
         host = ADDRESS.removeprefix("http://")
         here = code.replace(host, terminal.url.removeprefix("http://"))
-        _python(here, "guides/protocols.md", names)
-    assert (names["table"].num_rows, names["result"].as_numpy("y_hat").shape) == (9, (3, 3))
+        _python(here, page, names)
+    assert shape(names) in ((9,), (3, 3))
 
 
 def test_the_guide_of_remote_files_reads_what_it_says(
