@@ -35,6 +35,10 @@ def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
     serve(engine, Address(port=0), SETTINGS, tell)
 
 
+class NotStartedError(Exception):
+    """A service has ended before it listened."""
+
+
 @dataclass
 class ServiceProcess(Client):
     """A service in a process of its own."""
@@ -68,6 +72,8 @@ class ServiceProcesses:
         for _ in range(6_000):
             if ready.exists():
                 return ServiceProcess(ready.read_text(), pid)
+            if (self._folder / f"status-{pid}").exists():
+                raise NotStartedError
             time.sleep(0.01)
         raise TimeoutError("the service has not started")
 

@@ -1,9 +1,15 @@
 """Backups hold what was acknowledged before them, and a service goes on from them."""
 
+import itertools
 import shutil
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forecaster.errors import ArtifactError
@@ -100,6 +106,67 @@ def test_a_backup_that_is_killed_leaves_the_earlier_one(
                 back_up(path, tmp_path / "backup")
         assert (tmp_path / "backup").read_bytes() == before
     store.close()
+
+
+ENDLESS = """
+import sys, itertools
+from pathlib import Path
+from forecaster.serve.data.backup import back_up, restore
+way, source, target = sys.argv[1], *map(Path, sys.argv[2:])
+print(flush=True)
+for n in itertools.count():
+    if way == "back_up":
+        back_up(source, target)
+    else:
+        restore(source, target / str(n))
+"""
+
+
+def kill_in_between(seconds: float, *words: str | Path) -> None:
+    """Run backups or restores in a process of their own, and kill it."""
+    command = [sys.executable, "-c", ENDLESS, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+
+
+@pytest.mark.slow
+def test_kills_in_between_leave_whole_backups_and_whole_stores(
+    store: Store, path: Path, tmp_path: Path, rounds: Callable[[int, int], int]
+) -> None:
+    generator, target = np.random.default_rng(3), tmp_path / "backups" / "newest"
+    acknowledged: Values = {}
+    done, wrote = threading.Event(), threading.Lock()
+
+    def write() -> None:
+        for n in itertools.count():
+            with wrote:
+                if done.wait(0.001):
+                    return
+                store.write("observations", batch(n), n)
+                acknowledged.update({entry[:2]: entry[2] for entry in batch(n)})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for n in range(rounds(5, 100)):
+            seconds = float(generator.uniform(0, 0.2))
+            with wrote:
+                before = dict(acknowledged)
+            back_up(path, target)
+            kill_in_between(seconds, "back_up", path, target)
+            kill_in_between(seconds, "restore", target, tmp_path / f"restored-{n}")
+            restore(target, tmp_path / f"again-{n}")
+            kept = contents(tmp_path / f"again-{n}")
+            assert kept.keys() >= before.keys()
+            for restored in (tmp_path / f"restored-{n}").glob("[0-9]*"):
+                assert restored.suffix or contents(restored) == kept
+    finally:
+        done.set()
+        writer.join()
+        store.close()
 
 
 def test_a_store_is_not_replaced_by_a_backup(store: Store, path: Path, tmp_path: Path) -> None:
