@@ -62,6 +62,23 @@ def test_forecasts_see_what_the_batches_of_training_hold(
     assert np.array_equal(coming.signal, batch.next_local)
 
 
+def test_L10_who_is_open_ahead_is_the_same_in_training_and_in_use(
+    panel: Panel, scaler: Scaler, recipe: Recipe
+) -> None:
+    metro = panel.with_hours(["06:00-22:00", "08:00-20:00", *["06:00-22:00"] * (PLACES - 2)])
+    fill, origins = fit_fill(metro, TRAIN), np.arange(900, 930)
+    batch = Batches(metro, scaler, fill, recipe.lags).cut(origins)
+    part, places = look_back(metro, recipe.lags, origins)
+    inputs = ForecastInputs(fill_missing(part, fill), places, *look_ahead(part, places, 3))
+    _, coming = window_states(inputs, scaler, recipe.lags)
+    assert batch.next_open is not None
+    assert np.array_equal(coming.open, batch.next_open)
+    assert np.array_equal(batch.next_open & batch.observed, batch.observed)
+    assert (batch.next_open[1] & ~batch.next_open[0]).sum() == 0
+    assert 0 < batch.next_open[1].sum() < batch.next_open[0].sum() < batch.next_open[0].numel()
+    assert Batches(panel, scaler, fill, recipe.lags).cut(origins).next_open is None
+
+
 def test_covariates_assumed_ahead_take_the_place_of_the_panels(
     panel: Panel, scaler: Scaler
 ) -> None:
