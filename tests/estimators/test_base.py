@@ -17,7 +17,7 @@ from forecaster.estimators.training_data import Arrays
 from forecaster.estimators.value_ranges import RANGE
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations
-from forecaster.recipe import Recipe
+from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 
 HOURS, PLACES = 24 * 47, 5
@@ -84,6 +84,25 @@ class Wild(SeasonalNaive):
 class Broken(SeasonalNaive):
     def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
         return super().predict_windows(arrays, inputs) * np.float32(np.nan)
+
+
+def test_without_splits_a_fit_takes_those_of_the_recipe_or_splits_by_share(
+    panel: Panel, recipe: Recipe
+) -> None:
+    by_share = Splits.by_share(panel, horizon=recipe.lags.horizon)
+    fitted = SeasonalNaive(recipe).fit(panel)
+    assert fitted.run.about == SeasonalNaive(recipe).fit(panel, by_share).run.about
+    first, middle, last = (str(panel.times[n])[:10] for n in (0, -500, -250))
+    ranges = {"train": [[first, middle]], "validation": [[middle, last]], "test": [[last, last]]}
+    day = np.timedelta64(1, "D")
+    ranges["validation"][0][0] = str(np.datetime64(middle) + day)
+    ranges["test"][0] = [str(np.datetime64(last) + day)] * 2
+    told = change(recipe, {"splits": ranges}, source="test")
+    about = SeasonalNaive(told).fit(panel).run.about
+    assert (
+        about == SeasonalNaive(told).fit(panel, Splits.from_config(panel, told.splits)).run.about
+    )
+    assert about != fitted.run.about
 
 
 def test_P4_counts_below_zero_are_clipped_and_counted(

@@ -179,18 +179,18 @@ UNCLEAR: dict[str, tuple[Callable[[], pd.DataFrame], str]] = {
         lambda: long(columns=("id", "time", "no2")).drop(columns="no2").assign(a="x", b="y"),
         "no column of values is recognised; found: id, time, a, b; give --columns "
         "time=time,id=id,value=… (if each row is one event, such as a trip: forecaster ingest "
-        "trips counts them)",
+        "trips FILE --zones --columns time=time,zone=id counts them)",
     ),
     "events": (
         lambda: long(columns=("id", "time", "no2")).drop(columns="no2"),
         "no column is left for values; found: id, time; if each row is one event, such as a "
-        "trip: forecaster ingest trips counts them",
+        "trip: forecaster ingest trips FILE --zones --columns time=time,zone=id counts them",
     ),
     "no id": (
         lambda: long(columns=("road", "time", "flow")).drop(columns="road"),
         "times repeat, and no column is recognised as that of the locations; found: time, flow; "
         "give --columns time=time,id=…,value=flow (if each row is one event, such as a trip: "
-        "forecaster ingest trips counts them)",
+        "forecaster ingest trips FILE --zones --columns time=time,zone=… counts them)",
     ),
     "a number of each row": (
         lambda: wide().assign(id=range(STEPS)),

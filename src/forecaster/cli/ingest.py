@@ -27,7 +27,7 @@ from forecaster.cli.options import (
     read_source,
     split_commas,
 )
-from forecaster.errors import ConfigError, count_of, printable
+from forecaster.errors import ConfigError, count_of, name_some, printable
 
 if TYPE_CHECKING:
     from forecaster.ingest.build import Sources
@@ -366,5 +366,7 @@ def _print_panel(panel: "Panel", out: Path) -> None:
 
 def _value_text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return f"{len(value)}: {name_some(value)}" if value else "none"
         return str(value) if not isinstance(value, list) else f"{len(value)}: {value[:6]}"
     return f"{value:,}"

@@ -229,7 +229,7 @@ class Estimator(ABC):
     def fit(
         self: E,
         panel: Panel,
-        splits: Splits,
+        splits: Splits | None = None,
         *,
         folder: Path | str | None = None,
         on_progress: ProgressCallback | None = None,
@@ -238,12 +238,15 @@ class Estimator(ABC):
 
         Args:
             panel: values and covariates; the model sees nothing of the test steps.
-            splits: the training, validation and test steps.
+            splits: the training, validation and test steps. Default: those of the recipe, or else
+                by share (`Splits.by_share`).
             folder: for the checkpoints of a long training, which the same call resumes; None: no
                 checkpoints.
             on_progress: called with every progress update of a long training.
         """
         self._take_meaning(panel)
+        if splits is None:
+            splits = Splits.from_config(panel, self.recipe.splits, self.recipe.lags.horizon)
         windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
         levels = self.recipe.intervals.quantiles

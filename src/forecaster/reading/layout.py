@@ -143,7 +143,11 @@ def _explain_long(
     found = f"found: {name_some(table.column_names, 20)}"
     numbers = [c for c in remaining if _is_covariate(table, c)]
     example = setting("columns", f"time={time},id={identity or '…'},value={value or '…'}")
-    events = "if each row is one event, such as a trip: forecaster ingest trips counts them"
+    mapping = f"time={time},zone={identity or '…'}"
+    events = (
+        "if each row is one event, such as a trip: forecaster ingest trips FILE --zones --columns "
+        f"{mapping} counts them"
+    )
     if identity is None:
         why = "times repeat, and no column is recognised as that of the locations"
         return f"{why}; {found}; give {example} ({events})"

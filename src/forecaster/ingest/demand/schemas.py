@@ -78,6 +78,5 @@ def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | N
     nearest = max(KNOWN, key=lambda schema: len(stripped.intersection(schema.columns)))
     schemas = "; ".join(f"{s.name}: {', '.join(s.columns)}" for s in KNOWN)
     message = f"the nearest known is {nearest.name} ({', '.join(nearest.columns)})"
-    raise DataError(
-        f"{unknown}; {message}; known: {schemas}; others by --columns time=…,lat=…,lon=…"
-    )
+    mapping = "time=…,zone=…" if zones else "time=…,lat=…,lon=…"
+    raise DataError(f"{unknown}; {message}; known: {schemas}; others by --columns {mapping}")

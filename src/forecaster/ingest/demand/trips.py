@@ -61,7 +61,9 @@ class FoundCoverage:
         """Return the coverage as the panel's manifest records it."""
         last = self.span.end - np.timedelta64(1, "h")
         return {
-            FOUND_COVERAGE: f"{str(self.span.first)[:16]} … {str(last)[:16]}",
+            FOUND_COVERAGE: " … ".join(
+                str(time)[:16].replace("T", " ") for time in (self.span.first, last)
+            ),
             EMPTY_DAYS: [str(day) for day in self.empty_days],
         }
 
