@@ -542,7 +542,7 @@ class Trainer:
         """Name the first tensors that are not finite in a failed step, which changed nothing."""
         batch = self._task.batches.cut(self._group.share(origins))
         for name, values in vars(batch).items():
-            if not values.isfinite().all():
+            if values is not None and not values.isfinite().all():
                 return f"the input {name}"
         if wrong := self.weights.name_non_finite(self.weights.vector):
             return f"the weights {wrong}"
