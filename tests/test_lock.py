@@ -1,6 +1,9 @@
 """deploy/requirements.lock is what constraints.txt and pyproject.toml say, with hashes."""
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -55,3 +58,26 @@ def test_the_container_has_the_tested_torch() -> None:
 
 def test_the_file_names_no_place_of_this_machine() -> None:
     assert not re.search(r"(?i)index-url|find-links|trusted-host|https?://|file:", LOCK)
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_has_every_package_with_its_version(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The steps of `make sbom` but for torch, whose builds differ."""
+    if not request.config.getoption("--torture"):
+        pytest.skip("installs everything anew, which takes minutes: run with --torture")
+    environment, file = tmp_path / "locked", tmp_path / "sbom.json"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    pip = [environment / "bin" / "python", "-m", "pip"]
+    locked = ROOT / "deploy" / "requirements.lock"
+    subprocess.run([*pip, "install", "--quiet", "--require-hashes", "-r", locked], check=True)
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "pip"], check=True)
+    words = ["--output-reproducible", "--output-format", "JSON", "--output-file", file]
+    command = [Path(sys.executable).with_name("cyclonedx-py"), "environment", *words, environment]
+    subprocess.run(command, check=True)
+    bill = json.loads(file.read_text(encoding="utf-8"))
+    assert bill["bomFormat"] == "CycloneDX"
+    listed = {canonicalize_name(one["name"]): one["version"] for one in bill["components"]}
+    assert listed == LOCKED
+    assert all(one["purl"].startswith("pkg:pypi/") for one in bill["components"])
