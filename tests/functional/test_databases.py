@@ -286,13 +286,8 @@ def test_no_command_tells_a_password_when_it_fails(  # noqa: PLR0915 (one failur
     assert not leaks(tmp_path)
 
 
-def test_a_panel_of_trips_needs_to_know_what_they_cover(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+def test_a_query_is_for_databases_alone(tmp_path: Path, run: Run) -> None:
     words: tuple[Any, ...] = ("--zones", "--timezone", "UTC", "--out", tmp_path / "p")
-    code, _, errors = run("ingest", "trips", "postgresql://h/d", "--query", "t", *words)
-    assert (code, "give --covers FROM:TO" in errors) == (2, True)
     code, _, errors = run("ingest", "trips", "a.csv", "--query", "t", *words)
     assert (code, "--query is for databases" in errors) == (2, True)
 

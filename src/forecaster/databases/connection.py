@@ -45,10 +45,6 @@ _SETTINGS = {  # statements that end what takes too long, by backend
         "/*M! SET join_cache_level = 4 */",  # it joins by hash only if asked
     ),
 }
-_CREDENTIALS = (
-    f"give the user in the address, and the password in {PASSWORD}, {PASSWORD_FILE}, or where the "
-    "database's own programs look for it (PGPASSWORD, ~/.pgpass, ~/.my.cnf)"
-)
 _FAILURES: tuple[tuple[str, type[ForecasterError], str], ...] = (  # codes of SQL, or texts
     (
         r"^2005|resolve host|could not translate|Unknown server host",
@@ -68,7 +64,8 @@ _FAILURES: tuple[tuple[str, type[ForecasterError], str], ...] = (  # codes of SQ
     (
         r"^28|^1045|authentication failed|no password supplied|Access denied",
         ConfigError,
-        _CREDENTIALS,
+        f"give the user in the address, and the password in {PASSWORD}, {PASSWORD_FILE}, or where "
+        "the database's own programs look for it (PGPASSWORD, ~/.pgpass, ~/.my.cnf)",
     ),
     (
         r"^55P03|^1205|lock timeout|Lock wait|is locked|set lock on file",

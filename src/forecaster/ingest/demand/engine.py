@@ -156,32 +156,7 @@ class Spark:
         yield SparkScan(item.path, _strip(table), stored_columns(item))
 
 
-@dataclass
-class DatabaseScan:
-    """A query open in its database."""
-
-    query: QueryScan
-
-    @property
-    def table(self) -> Any:
-        """The rows of the query."""
-        return self.query.table
-
-    @property
-    def types(self) -> dict[str, pa.DataType]:
-        """The types of its columns."""
-        return self.query.types
-
-    def run(self, expression: Any) -> pa.Table:
-        """Run one query."""
-        return self.query.run(expression)
-
-    def malformed(self) -> MalformedRows:
-        """Return no rows: those of a database have columns."""
-        return MalformedRows()
-
-
-Scan = DuckScan | SparkScan | DatabaseScan
+Scan = DuckScan | SparkScan | QueryScan
 Engine = DuckDb | Spark
 
 

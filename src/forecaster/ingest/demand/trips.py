@@ -13,8 +13,9 @@ from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
+from forecaster.databases.query import QueryScan
 from forecaster.errors import ConfigError, DataError, count_of, name_some, setting
-from forecaster.ingest.demand.engine import DatabaseScan, Engine, Scan
+from forecaster.ingest.demand.engine import Engine, MalformedRows, Scan
 from forecaster.ingest.demand.plan import (
     HOUR,
     BoundingBox,
@@ -86,7 +87,7 @@ class TripIngest:
     def scan(self, item: InputFile | InputQuery) -> Iterator[Scan]:
         """Open a file with the engine, or go on with an open query."""
         if isinstance(item, InputQuery):
-            yield DatabaseScan(item.scan)
+            yield item.scan
             return
         with self.engine.scan(item) as scan:
             yield scan
@@ -233,7 +234,7 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {Path(item.name).name}")
         with trips.scan(item) as scan:
             counts = scan.run(count_cells(_rows(trips, item, scan)))
-            malformed = scan.malformed()
+            malformed = MalformedRows() if isinstance(scan, QueryScan) else scan.malformed()
         read = sum(counts["rows"].to_pylist())
         # A stray quote swallows lines up to the next one: lines that were not read are malformed.
         unread = max(malformed.rows, (item.lines or 0) - read)
