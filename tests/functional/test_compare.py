@@ -72,12 +72,14 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> 
     out, text, errors = made.out, made.text, made.errors
     assert "rides.csv: comma-separated, utf-8\nwide: time = time, every other" in errors
     assert "3 locations, steps of 60 min, counts, 2021-03-01 00:00 … 2021-04-12 23:00" in errors
-    assert "Forecast of" in text.split("| RMSE |")[0]  # what comes next, then what it is worth
+    assert "Forecast of" in text.split("RMSE")[0]  # what comes next, then what it is worth
     assert "no --timezone" in errors
-    assert "| RMSE | average | +1 | +2 |" in text
-    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text
+    written = (out / "table.md").read_text()
+    assert "| RMSE | average | +1 | +2 |" in written
+    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in written
     for name in ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Ensemble"):
-        assert f"| {name} | " in text
+        assert f"| {name} | " in written
+        assert f"\n{name} " in text
     assert {path.name for path in out.iterdir()} >= {
         "panel", "graphs", "cells", "recipe.toml", "table.md", "table.csv", "table.json",
     }  # fmt: skip
@@ -93,8 +95,10 @@ def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, made
     days = ("--test", "2021-04-08:2021-04-11")
     code, text, errors = run("evaluate", out / "recipe.toml", *words, *days)
     assert code == 0, errors
-    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text
-    assert "The 80 % interval of" in text
+    assert "% inside" in text
+    written = (out / "table-2021-04-08-2021-04-11.md").read_text()
+    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in written
+    assert "The 80 % interval of" in written
     content = json.loads((out / "table-2021-04-08-2021-04-11.json").read_text())
     for row in content["rows"]:
         for form in ("static", "online"):

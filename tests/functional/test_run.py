@@ -1,6 +1,7 @@
 """`forecaster run` on files as people have them."""
 
 import io
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -120,16 +121,26 @@ def test_prices_weather_and_the_size_of_a_shop_are_covariates_of_the_panel(made:
 
 @pytest.mark.slow
 def test_the_next_steps_come_first_and_then_what_they_are_worth(made: Made) -> None:
-    forecast, worth = made.text.split("| RMSE |", maxsplit=1)
+    forecast, worth = made.text.split("RMSE", maxsplit=1)
     assert "after 2022-05-07 17:00 (Europe/Berlin)" in forecast
     assert forecast.index("Süd") < forecast.index("Mitte") < forecast.index("Nord")  # by size
     assert "05-07 18:00" in forecast
     assert "05-07 23:00" in forecast
     assert "where 80 % of outcomes are expected" in forecast
-    assert "| Ridge |" in worth
+    assert "Ridge" in worth
+    assert made.errors.splitlines()[-1].startswith("forecast, all steps and locations: ")
     table = pd.read_csv(made.folder / "out" / "forecast.csv")
     assert len(table) == 6 * len(SHOPS)
     assert set(table["cutoff"]) == {"2022-05-07T15:00:00+0000"}
+
+
+@pytest.mark.slow
+def test_the_result_fits_a_screen_of_100_columns_without_markdown(made: Made) -> None:
+    lines = made.text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) < 30  # the forecast stands above the scores on the same screen
+    assert not any(mark in made.text for mark in ("| ", "**", "--:"))
+    assert "| RMSE | average |" in (made.folder / "out" / "table.md").read_text()
 
 
 @pytest.mark.slow
@@ -138,7 +149,7 @@ def test_a_panel_folder_is_run_like_its_table(run: Run, made: Made, tmp_path: Pa
     words = ("--out", tmp_path / "out", "--models", "LastValue", "--horizon", "2h")
     code, text, errors = run("run", tmp_path / "panel", *words)
     assert code == 0, errors
-    assert "| LastValue |" in text
+    assert re.search(r"^LastValue +[0-9.]+ ", text, re.MULTILINE)
     assert len(pd.read_csv(tmp_path / "out" / "forecast.csv")) == 2 * len(SHOPS)
     code, _, errors = run("run", tmp_path / "panel", "--kind", "count", "--columns", "time=a")
     assert code == 2

@@ -262,12 +262,16 @@ def _record(record: "MlflowRecord", compared: Compared, out: Path) -> None:
 
 
 def print_comparison(compared: Compared, out: Path, as_json: bool) -> None:
-    """Print the table, the files and how to go on; a comparison without a model is an error."""
+    """Print the scores, the files and how to go on; a comparison without a model is an error."""
     from forecaster.pipeline.evaluate import table_paths
 
     comparison, study = compared.comparison, compared.study
-    print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
-    terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
+    if as_json:
+        print(json.dumps(comparison.to_dict()), end="")
+    else:
+        terminal.print_scores(comparison.to_dict())
+    names = ", ".join(path.name for path in table_paths(study))
+    terminal.say(f"\n{out}: {names} have each step ahead, intervals, bias and costs")
     best = comparison.recommended
     if best is None:
         _check_length(study)
@@ -275,7 +279,10 @@ def print_comparison(compared: Compared, out: Path, as_json: bool) -> None:
     if best.runs:
         run = out / next(iter(best.runs.values()))
         panel = study.panel_folder
-        terminal.say(f"`forecaster forecast {run} --panel {panel}` forecasts with {best.name}")
+        terminal.say(f"to forecast with {best.name}:")
+        terminal.say_command(
+            shlex.join(["forecaster", "forecast", str(run), "--panel", str(panel)])
+        )
 
 
 def _check_length(study: "Experiment") -> None:

@@ -171,13 +171,14 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         return list_models(recipe, recipe.evaluation.models)
 
     compared = compare(recipe, list_entries, folder, inputs)
-    if not as_json:
-        _show_forecast(compared, folder)
+    forecasts = [] if as_json else _show_forecast(compared, folder)
     print_comparison(compared, folder, as_json)
     try:
         terminal.say(f"report: {write_report(folder)}")
     except ConfigError as missing_extra:
         terminal.say(f"no report: {missing_extra}")
+    if forecasts:
+        terminal.say(f"forecast, all steps and locations: {', '.join(map(str, forecasts))}")
 
 
 # ------------------------------------------------------------------------------------ inputs
@@ -284,8 +285,12 @@ def _read_step(text: str | None) -> dict[str, int]:
 # ---------------------------------------------------------------------------------- forecast
 
 
-def _show_forecast(compared: Compared, folder: Path) -> None:
-    """Print and write the forecast of the recommended model from the last observed step."""
+def _show_forecast(compared: Compared, folder: Path) -> list[Path]:
+    """Print and write the forecast of the recommended model from the last observed step.
+
+    Returns:
+        The table and the picture of all steps and locations; none without a forecast.
+    """
     import numpy as np
 
     from forecaster.estimators.forecast_inputs import await_opening, choose_weather
@@ -294,7 +299,7 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
 
     best, panel = compared.comparison.recommended, compared.panel
     if best is None or not best.runs:
-        return
+        return []
     estimator = load_estimator(folder / next(iter(best.runs.values())))
     panel, origin = await_opening(panel, estimator.recipe.lags.horizon)
     weather, reason = choose_weather(panel, origin, estimator.recipe.lags.horizon)
@@ -302,7 +307,7 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
         table = estimator.forecast(panel, weather=weather)
     except ForecasterError as error:  # such as too many missing values at the panel's end
         terminal.say(f"no forecast of the next steps: {error}")
-        return
+        return []
     write_forecast(table, panel, folder / FORECAST)
     local = panel.clock.local(panel.times[[origin]])[0]
     last = np.datetime_as_string(local, unit=_time_unit(panel)).replace("T", " ")
@@ -310,8 +315,7 @@ def _show_forecast(compared: Compared, folder: Path) -> None:
     print_next_steps(table, panel, title)
     if reason:
         terminal.say(reason)
-    files = [folder / FORECAST, *_draw_forecast(estimator, panel, folder)]
-    terminal.say(f"all steps and locations: {', '.join(map(str, files))}\n")
+    return [folder / FORECAST, *_draw_forecast(estimator, panel, folder)]
 
 
 def _draw_forecast(estimator: "Estimator", panel: "Panel", folder: Path) -> list[Path]:
@@ -334,9 +338,6 @@ def _draw_forecast(estimator: "Estimator", panel: "Panel", folder: Path) -> list
 
 def print_next_steps(table: "pd.DataFrame", panel: "Panel", title: str) -> None:
     """Print a forecast: the steps of one location, or some steps of the largest locations."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     quantiles = [c for c in table.columns if c.startswith("q") and c[1:2].isdigit()]
@@ -346,20 +347,19 @@ def print_next_steps(table: "pd.DataFrame", panel: "Panel", title: str) -> None:
     means = table.groupby("unique_id", sort=False)["y_hat"].mean().sort_values(ascending=False)
     shown = means.index[:SHOWN_LOCATIONS]
     rows = table.assign(degraded=table.get("degraded", "")).set_index(["unique_id", "ds"])
-    printed = Table(box=SIMPLE, padding=(0, 1, 0, 0), title=title, title_justify="left")
-    printed.add_column("location" if len(means) > 1 else "")
-    for text in steps.values():
-        printed.add_column(text, justify="right")
-    for identity in shown:
-        cells = [_cell(rows, (identity, ds), low, high) for ds in steps]
-        printed.add_row(Text(named.get(identity, identity)), *cells)
-    Console(highlight=False).print(printed)
+    columns = {"location": [named.get(identity, identity) for identity in shown]}
+    for ds, text in steps.items():
+        columns[text] = [_cell(rows, (identity, ds), low, high) for identity in shown]
+    screen = terminal.console()
+    screen.print(Text(title, style="bold"))
+    terminal.print_table(columns)
     others = f"{count_of(len(means) - len(shown), 'further location')}; " * (
         len(means) > len(shown)
     )
     if quantiles:
         level = float(high[1:]) - float(low[1:])
-        print(f"{others}in brackets: where {level:g} % of outcomes are expected")
+        note = f"{others}in brackets: where {level:g} % of outcomes are expected\n"
+        screen.print(Text(note, style="dim"))
 
 
 def _cell(rows: "pd.DataFrame", key: tuple[str, Any], low: str, high: str) -> str:

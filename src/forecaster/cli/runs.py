@@ -91,7 +91,6 @@ def _describe(version: "Version", versions: "Versions") -> dict[str, Any]:
 def _print_versions(rows: list[dict[str, Any]]) -> None:
     """Print a table that is readable at 80 columns; hashes and full verdicts are in the JSON."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -109,7 +108,7 @@ def _print_versions(rows: list[dict[str, Any]]) -> None:
             _shorten(row["verdict"], row["reason"]),
         ]
         table.add_row(*(Text(cell) for cell in cells))
-    Console(highlight=False).print(table)
+    terminal.console().print(table)
     if any(row["verdict"] for row in rows):
         terminal.say("in full: verdict.html in the folder of a version, or --json")
 

@@ -2,19 +2,30 @@
 
 import contextlib
 import logging
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from forecaster.errors import count_of, message_lines, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from forecaster.metrics import ScoresByStep
     from forecaster.report.doctor.checkup import Checkup
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 LONG_SECONDS = 60.0
+WIDTH = 100  # characters of a line at most; fewer where the terminal is narrower
+NAME_WIDTH = 26  # characters of a name in a table, which goes on below if it is longer
+TITLE_WIDTH = 12  # characters of a column's title, likewise
+COLUMN_GAP = 2  # characters: the padding of a cell, and a blank between columns
+FACT_WIDTH = 13  # characters of the name of a fact
+FAILED = "failed"
 Advance = Callable[[int], None]
 
 
@@ -32,12 +43,54 @@ MODE = Mode()
 def say(text: str) -> None:
     """Print a message on the error stream, unless quiet."""
     if not MODE.quiet:
-        print(message_lines(text), file=sys.stderr)
+        print(_folded(message_lines(text), sys.stderr), file=sys.stderr)
 
 
 def show(text: str) -> None:
     """Print a line of the result."""
-    print(message_lines(text))
+    print(_folded(message_lines(text), sys.stdout))
+
+
+def say_command(command: str) -> None:
+    """Print a command to copy on the error stream, in one line however long it is."""
+    if not MODE.quiet:
+        print(f"  {message_lines(command)}", file=sys.stderr)
+
+
+def show_facts(facts: "Mapping[str, str]") -> None:
+    """Print names and what they hold, in lines of the result that the terminal can show."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, COLUMN_GAP))
+    table.add_column(min_width=FACT_WIDTH)
+    table.add_column(overflow="fold")
+    for name, text in facts.items():
+        table.add_row(Text(name, style="dim"), Text(message_lines(text)))
+    console().print(table)
+
+
+def width() -> int:
+    """Return the characters of a line: those of the terminal, at most 100; 100 on a pipe."""
+    return min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+
+
+def console() -> "Console":
+    """Return a console for results, whose lines are never longer than `width`."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=width())
+
+
+def _folded(text: str, stream: TextIO) -> str:
+    """Fold long lines between words on a terminal; on a pipe a message stays one line."""
+    if not stream.isatty():
+        return text
+    fold = textwrap.TextWrapper(
+        width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    lines = text.splitlines() or [""]
+    return "\n".join(line if len(line) <= fold.width else fold.fill(line) for line in lines)
 
 
 class LogFormatter(logging.Formatter):
@@ -165,14 +218,10 @@ def announce(seconds: float, memory_bytes: int, job: str) -> None:
 
 def print_checkup(name: str, checkup: "Checkup") -> None:
     """Print the findings of a checkup."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     colours = {"good": "green", "note": "cyan", "warning": "bold red"}
-    facts = Table.grid(padding=(0, 2))
-    for fact, value in checkup.facts.items():
-        facts.add_row(Text(fact, style="dim"), Text(message_lines(value)))
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for finding in checkup.findings:
         text = Text(message_lines(finding.text))
@@ -180,20 +229,19 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
             text.append(f"\n  {printable(detail)}", style="dim")
         style = colours[finding.level]
         table.add_row(Text(finding.level, style=style), Text(finding.topic), text)
-    console = Console(highlight=False)
-    console.print(Text(name, style="bold"))
-    console.print(facts)
-    console.print()
-    console.print(table)
-    console.print()
+    screen = console()
+    screen.print(Text(name, style="bold"))
+    show_facts(checkup.facts)
+    screen.print()
+    screen.print(table)
+    screen.print()
     warnings = f"{count_of(checkup.warnings, 'warning')}; check them before using this panel"
-    console.print(Text(checkup.advice or (warnings if checkup.warnings else "no warnings")))
+    screen.print(Text(checkup.advice or (warnings if checkup.warnings else "no warnings")))
 
 
 def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> None:
     """Print RMSE and MAPE of each model, average and per step, with the lower bound."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
 
     steps = range(1, len(floor) + 1)
@@ -208,9 +256,104 @@ def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> Non
         table.add_row(name, *rmse, *(score.mape.show(percent=True) for score in scores))
     overall = (sum(value**2 for value in floor) / len(floor)) ** 0.5
     table.add_row("floor", *(f"{value:.2f}" for value in (overall, *floor)), style="dim")
-    Console().print(table)
+    console().print(table)
     whole_span = next(iter(reports.values())).average
     terms = f"{whole_span.rmse.terms:,} for RMSE, {whole_span.mape.terms:,} for MAPE"
     print(f"terms: {terms}, the same for all models")
     print("floor: the error of a forecast that knows the city's hidden state at the origin;")
     print("apart from chance, no forecast can be better.")
+
+
+# --------------------------------------------------------------------------------- comparison
+
+
+def print_scores(content: "Mapping[str, Any]") -> None:
+    """Print a comparison in short: the verdict and a row of scores for each model.
+
+    Args:
+        content: the comparison, as `Comparison.to_dict` returns it.
+    """
+    from rich.text import Text
+
+    from forecaster.evaluation.tables import describe_failures, describe_windows
+
+    screen = console()
+    for line in content["verdict"]:
+        screen.print(Text(line, style="bold"))
+    tested = [row for row in content["rows"] if row["seeds"]]
+    if tested:
+        weather = next(iter(tested[0]["weather"]))
+        print_table(_score_columns(content, weather))
+        screen.print(Text(describe_windows(content, weather), style="dim"))
+    for line in describe_failures(content["rows"]):
+        screen.print(Text(message_lines(f"failed: {line.removeprefix('- ')}"), style="red"))
+
+
+def _score_columns(content: "Mapping[str, Any]", weather: str) -> dict[str, list[str]]:
+    """Return the columns of the table, the most important first; a row without seeds failed."""
+    from forecaster.evaluation import tables
+
+    rows = content["rows"]
+
+    def error_cells(metric: str) -> list[str]:
+        scores = [row["weather"][weather][metric][0] if row["seeds"] else None for row in rows]
+        form = tables.format_bias if metric == "bias" else None
+        return [
+            FAILED if score is None
+            else form(score["mean"]) if form else tables.format_score(score, metric)
+            for score in scores
+        ]  # fmt: skip
+
+    columns = {
+        "model": [tables.model_label(row) for row in rows],
+        "RMSE": error_cells("rmse"),
+        "MAPE %": error_cells("mape"),
+    }
+    if any(row.get("intervals") for row in rows):
+        title = f"% inside {tables.interval_name(content['quantiles'])}"
+        columns[title] = [tables.coverage_text(row) for row in rows]
+    if content["differences"]:
+        title = f"RMSE against {content['against']}"
+        columns[title] = [tables.difference_text(content, row["model"]) for row in rows]
+    columns["bias %"] = error_cells("bias")
+    columns["training s"] = [tables.format_cost(row.get("seconds")) for row in rows]
+    return columns
+
+
+def print_table(columns: "Mapping[str, Sequence[str]]") -> None:
+    """Print a table of the columns that fit into a line, between blank lines."""
+    screen = console()
+    screen.print()
+    screen.print(fitting_table(columns, screen.width))
+    screen.print()
+
+
+def fitting_table(columns: "Mapping[str, Sequence[str]]", line: int) -> "Table":
+    """Return a table of the columns that fit into a line; the last ones are left out first.
+
+    Args:
+        columns: cells by title, the most important first; the first column names the rows.
+        line: its width in characters.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, COLUMN_GAP - 1, 0, 0), show_edge=False)
+    free, shown = line, list[Sequence[str]]()
+    for title, cells in columns.items():
+        longest_word = max(map(cell_len, title.split()), default=0)
+        widest = max(map(cell_len, (*cells, title[:TITLE_WIDTH])), default=0)
+        widest = max(widest, longest_word) if shown else min(widest, NAME_WIDTH)
+        if shown and widest + COLUMN_GAP - 1 > free:
+            continue
+        free -= widest + COLUMN_GAP
+        justify: Any = "right" if shown else "left"
+        table.add_column(
+            Text(title), justify=justify, min_width=widest, max_width=widest, overflow="fold"
+        )
+        shown.append(cells)
+    for row in zip(*shown, strict=True):
+        table.add_row(*map(Text, row))
+    return table

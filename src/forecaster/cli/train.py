@@ -1,6 +1,7 @@
 """Training a network: train."""
 
 import json
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -165,10 +166,9 @@ def _print_run(summary: dict[str, Any]) -> None:
     fallback = describe_fallback(summary)
     if fallback is not None:
         lines["falls back"] = fallback
-    for name, text in lines.items():
-        terminal.show(f"{name:14} {text}")
-    use = f"`forecaster forecast {out} --panel …` forecasts with it"
-    terminal.show(f"{out}: run {summary['hash'][:12]}; {use}")
+    lines["saved"] = f"run {summary['hash'][:12]} in {out}"
+    lines["to forecast"] = f"forecaster forecast {shlex.quote(out)} --panel PANEL"
+    terminal.show_facts(lines)
 
 
 def _describe_epochs(summary: dict[str, Any]) -> dict[str, str]:

@@ -40,7 +40,7 @@ def markdown_text(content: Content) -> str:
     if tested:
         weathers = list(tested[0]["weather"])
         parts += [
-            _caption(content, weathers[0]),
+            describe_windows(content, weathers[0]),
             _error_table(content, weathers[0], "rmse"),
         ]
         parts += [_error_table(content, weathers[0], "mape"), describe_outputs(tested)]
@@ -49,7 +49,9 @@ def markdown_text(content: Content) -> str:
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
         parts += [*_differences(content), *_freshness(content)]
-    return "\n\n".join([*parts, *_failures(content["rows"])]) + "\n"
+    failures = describe_failures(content["rows"])
+    parts += ["\n".join(["Failed:", "", *failures])] if failures else []
+    return "\n\n".join(parts) + "\n"
 
 
 def csv_text(content: Content) -> str:
@@ -164,7 +166,8 @@ def hour_range(biases: Sequence[float | None]) -> str:
     return " … ".join(f"{format_bias(bias)} ({hour}:00)" for bias, hour in ends)
 
 
-def _caption(content: Content, weather: str) -> str:
+def describe_windows(content: Content, weather: str) -> str:
+    """Say what models were tested on, and how their scores are to be read."""
     size = count_of(content["windows"], "test window")
     if content["windows"] > content["days"]:  # otherwise steps are days, or longer
         size += f" on {count_of(content['days'], 'day')}"
@@ -395,13 +398,13 @@ def _plain(value: float | None, metric: str) -> str:
     return format_score({"mean": value, "deviation": None}, metric)
 
 
-def _failures(rows: Iterable[Content]) -> list[str]:
-    lines = [
+def describe_failures(rows: Iterable[Content]) -> list[str]:
+    """Return a line for each training that failed: its model, the trial and the reason."""
+    return [
         f"- {row['model']}, {trial}: {' '.join(reason.split())}"
         for row in rows
         for trial, reason in row["failures"].items()
     ]
-    return ["\n".join(["Failed:", "", *lines])] if lines else []
 
 
 def _csv_lines(row: Content) -> list[dict[str, Any]]:
@@ -462,6 +465,19 @@ def format_difference(difference: RelativeDifference | None) -> str:
         f"{100 * part:+.1f}" for part in (difference.value, difference.low, difference.high)
     )
     return f"{value} % ({low} … {high})".replace("-", "−")
+
+
+def difference_text(content: Content, model: str) -> str:
+    """Return how much larger a model's RMSE is than that of the model all are compared with."""
+    found = content["differences"].get(model)
+    return MISSING if found is None else _difference(found["rmse"])
+
+
+def coverage_text(row: Content) -> str:
+    """Return the share of values in a model's interval, in per cent, if updated at each origin."""
+    if not row.get("intervals"):
+        return MISSING
+    return format_mean(row["intervals"]["online"]["coverage"][0]["mean"], "coverage")
 
 
 def _difference(difference: Content | None) -> str:
