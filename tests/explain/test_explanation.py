@@ -24,14 +24,22 @@ def test_the_opposite_order_does_not() -> None:
 
 
 @pytest.mark.parametrize("sizes", [np.zeros(5), np.ones(5)])
-def test_what_has_no_order_cannot_be_compared(sizes: np.ndarray) -> None:
+def test_what_has_no_order_is_said_in_plain_words(sizes: np.ndarray) -> None:
     agreement = compare_orders("neighbours", METHODS, SIZES, sizes)
     assert agreement.correlation is None
-    assert agreement.text == "gradient and ablation cannot be compared"
+    assert agreement.text == "all have the same effect by ablation"
 
 
-def test_two_things_cannot_be_compared() -> None:
-    assert compare_orders("hours", METHODS, SIZES[:2], SIZES[:2]).correlation is None
+def test_too_few_to_rank_are_counted() -> None:
+    two, none = (compare_orders("neighbours", METHODS, SIZES[:n], SIZES[:n]) for n in (2, 0))
+    assert two.correlation is None
+    assert two.text == "only 2 with an effect, too few to compare the methods"
+    assert none.text == "none has an effect"
+
+
+def test_no_method_has_a_name_that_only_its_code_explains() -> None:
+    agreement = compare_orders("neighbours", ("free gradient", "free ablation"), SIZES, SIZES)
+    assert agreement.text == "gradient incl. city-wide and ablation incl. city-wide agree (1.00)"
 
 
 @given(arrays(np.float64, (2, 13), elements=st.floats(-9, 9)))

@@ -45,7 +45,8 @@ def test_a_page_says_why(run: Run, folder: Path) -> None:
     code, text, errors = ask(run, folder, "--at", AT, "--location", "place 3")
     assert code == 0, errors
     words = " ".join(text.split())
-    assert "place 3 (place 3) by Forecaster from 2021-04-07T10:00:00+02:00" in words
+    assert "Why this forecast? place 3 (place 3) Forecaster, made 2021-04-07 10:00 for" in words
+    assert max(map(len, text.splitlines())) <= 100
     for part in ("Attention goes to recent steps", "Past hours with the largest share", "itself",
                  "City-wide:", "Hours: attention and ablation"):  # fmt: skip
         assert part in words
@@ -84,7 +85,7 @@ def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path
     words = " ".join(text.split())
     assert "By ablation the forecast depends on recent steps" in words
     assert "Past hours with the largest share of ablation" in words
-    assert not {"rolled", "free", "city-wide"} & set(words.split("City-wide:")[0].split())
+    assert not {"traced", "city-wide"} & set(words.split("City-wide:")[0].split())
     assert "City-wide: Other locations have no influence through city-wide layers" in words
 
 

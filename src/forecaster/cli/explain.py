@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FORMS = (".json", ".png", ".svg")
 ROWS = 10  # past steps and neighbours in the tables
+COLUMN_WIDTH = 13  # characters of a column of numbers; its title goes on below
+METHOD_STYLES = {"attention": "green", "gradient": "blue", "ablation": "yellow"}
 
 
 def explain(
@@ -69,17 +71,21 @@ def _write(explanation: "Explanation", path: Path) -> None:
 
 def _print(explanation: "Explanation") -> None:
     """Print an explanation on one page."""
-    from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.sections.explanations import city_wide_sentence, explanation_sentences
+    from forecaster.report.sections.explanations import (
+        city_wide_sentence,
+        explanation_sentences,
+        explanation_title,
+    )
 
-    console = Console(highlight=False, markup=False)
-    location = f"{explanation.name} ({explanation.location})"
-    title = f"{location} by {explanation.estimator} from {explanation.origin_local}"
-    console.print(Text(title, style="bold"))
+    console = terminal.console()
+    title, subtitle = explanation_title(explanation)
+    console.print(Text(f"{title} ({explanation.location})", style="bold"))
+    console.print(Text(subtitle))
     for line in explanation_sentences(explanation):
-        console.print(line)
+        console.print(Text(line))
+    console.print()
     console.print(_hours_table(explanation))
     console.print(_places_table(explanation))
     for line in (
@@ -87,7 +93,7 @@ def _print(explanation: "Explanation") -> None:
         explanation.sentence,
         *explanation.notes,
     ):
-        console.print(line)
+        console.print(Text(line))
 
 
 def _hours_table(explanation: "Explanation") -> Any:
@@ -96,9 +102,9 @@ def _hours_table(explanation: "Explanation") -> Any:
     table = _table(f"{largest}, of {len(explanation.hours)}")
     table.add_column("when", no_wrap=True)
     table.add_column("which", no_wrap=True)
-    rolled = ("rolled %",) if explanation.shares_by == "attention" else ()
+    rolled = ("attention, traced back %",) if explanation.shares_by == "attention" else ()
     for column in ("value", f"{explanation.shares_by} %", *rolled, "gradient", "ablation"):
-        table.add_column(column, justify="right")
+        _add_column(table, column)
     pairs = zip(explanation.hours, explanation.ablation_shares, strict=True)
     ranked = sorted(pairs, key=lambda pair: -max(pair[0].share, pair[1]))
     for hour, _ in ranked[:ROWS]:
@@ -114,11 +120,13 @@ def _places_table(explanation: "Explanation") -> Any:
     within = "" if explanation.reach is None else f" within {explanation.reach} edges"
     table = _table(f"Locations: itself, and the largest of {explanation.reached - 1}{within}")
     table.add_column("location")
-    apart = ("free", "city-wide") if explanation.city_wide.places else ()
+    apart = (
+        ("ablation incl. city-wide", "gradient city-wide") if explanation.city_wide.places else ()
+    )
     delay = ("delay",) if explanation.has_delays else ()
     columns = ("edges", *delay, "share %", "gradient", "ablation", *apart)
     for column in columns:
-        table.add_column(column, justify="right")
+        _add_column(table, column)
     for place in (explanation.own, *explanation.neighbours[:ROWS]):
         cells = _place_cells(place, itself=place is explanation.own)
         table.add_row(*cells[: 1 + len(columns)])
@@ -142,6 +150,14 @@ def _table(title: str) -> Any:
     from rich.table import Table
 
     return Table(box=SIMPLE, padding=(0, 1, 0, 0), title=title, title_justify="left")
+
+
+def _add_column(table: Any, title: str) -> None:
+    """Add a column of numbers in the colour of its method, the same as in the pictures."""
+    method = title.split(",", maxsplit=1)[0].split(maxsplit=1)[0]
+    table.add_column(
+        title, justify="right", style=METHOD_STYLES.get(method, ""), max_width=COLUMN_WIDTH
+    )
 
 
 def _signed(size: float) -> str:

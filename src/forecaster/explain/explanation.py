@@ -8,6 +8,10 @@ from jaxtyping import Float64
 
 MIN_RANKED = 3  # fewer items give no meaningful rank correlation
 GOOD, FAIR = 0.7, 0.4  # rank correlations
+PLAIN_METHODS = {
+    "free gradient": "gradient incl. city-wide",
+    "free ablation": "ablation incl. city-wide",
+}  # names in `Agreement.methods`, in plain words
 
 
 @dataclass(frozen=True)
@@ -132,14 +136,23 @@ class Explanation:
         parts: dict[str, list[str]] = {}
         for agreement in self.agreement:
             parts.setdefault(agreement.of, []).append(agreement.text)
-        sentences = (f"{of.capitalize()}: {'; '.join(texts)}." for of, texts in parts.items())
-        text = f"{' '.join(sentences)} Rank correlations in brackets."
+        sentences = (
+            f"{of.capitalize()}: {'; '.join(dict.fromkeys(texts))}." for of, texts in parts.items()
+        )
+        text = " ".join(sentences)
+        if any(agreement.correlation is not None for agreement in self.agreement):
+            text += " Rank correlations in brackets."
         if self.fallback is None:
             return text
         return (
             f"The network's own forecast is explained. {self.fallback} is served at this "
             f"location, since it was better here on validation by more than chance. {text}"
         )
+
+
+def name_method(method: str) -> str:
+    """Return a method of `Agreement.methods` in plain words."""
+    return PLAIN_METHODS.get(method, method)
 
 
 def compare_orders(
@@ -152,11 +165,15 @@ def compare_orders(
     from scipy.stats import rankdata  # noqa: PLC0415 (takes long)
 
     ranks = [rankdata(np.abs(sizes)) for sizes in (first, second)]
-    a, b = methods
-    if len(first) < MIN_RANKED or any(np.ptp(order) == 0 for order in ranks):
-        return Agreement(of, methods, None, f"{a} and {b} cannot be compared")
+    if len(first) < MIN_RANKED:
+        text = f"only {len(first)} with an effect, too few to compare the methods"
+        return Agreement(of, methods, None, text if len(first) else "none has an effect")
+    a, b = map(name_method, methods)
+    for method, order in zip((a, b), ranks, strict=True):
+        if np.ptp(order) == 0:
+            return Agreement(of, methods, None, f"all have the same effect by {method}")
     rank_correlation = float(np.corrcoef(*ranks)[0, 1])
     verb = "agree" if rank_correlation >= GOOD else "agree in part"
     verb = verb if rank_correlation >= FAIR else "do not agree"
-    text = f"{a} and {b} {verb} ({rank_correlation:.2f})"
-    return Agreement(of, methods, rank_correlation, text.replace("-", "−"))
+    figure = f"{rank_correlation:.2f}".replace("-", "−")
+    return Agreement(of, methods, rank_correlation, f"{a} and {b} {verb} ({figure})")

@@ -1,8 +1,10 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from forecaster.explain.explanation import (
     Agreement,
@@ -23,6 +25,7 @@ from forecaster.report.sections.explanations import (
 )
 from forecaster.report.sections.section import Section
 from tests.report.comparisons import bare_panel, compare, daily_cycle
+from tests.report.labels import colliding, cut_off
 
 
 def place(identity: str, gradient: float) -> LocationEffect:
@@ -82,7 +85,7 @@ def test_sources_of_a_directed_graph_have_their_delays(given: Explanation) -> No
     )
     names = [text.get_text() for text in draw_explanation(delayed).axes[1].get_yticklabels()]
     assert names == [
-        "$at_a (itself)", "$at_b, 2 hours earlier", "$at_c, 1 and 3 hours earlier", "$at_e",
+        "$at_a (itself)", "$at_b\n2 hours earlier", "$at_c\n1 and 3 hours earlier", "$at_e",
     ]  # fmt: skip
 
 
@@ -132,9 +135,56 @@ def test_a_network_without_attention_says_what_it_rests_on(given: Explanation) -
     assert city_wide_sentence(plain) == (
         "Other locations have no influence through city-wide layers."
     )
-    above, below = draw_explanation(plain).axes
-    labels = [[text.get_text() for text in a.get_legend().get_texts()] for a in (above, below)]
-    assert labels == [["ablation", "gradient"], ["gradient", "ablation"]]
+    assert legends(draw_explanation(plain)) == [["ablation", "gradient"], ["gradient", "ablation"]]
+
+
+def legends(figure: Any) -> list[list[str]]:
+    """Return the methods that the legends of both charts name."""
+    return [[t.get_text() for t in part.legends[0].get_texts()] for part in figure.subfigs]
+
+
+@pytest.mark.parametrize("shares_by", ["attention", "ablation"])
+def test_a_method_has_one_colour_in_both_charts(given: Explanation, shares_by: str) -> None:
+    figure = draw_explanation(replace(given, shares_by=shares_by))
+    colours: dict[str, set[str]] = {}
+    for axes in figure.axes:
+        handles, methods = axes.get_legend_handles_labels()
+        for handle, method in zip(handles, methods, strict=True):
+            patches = getattr(handle, "patches", None)
+            colour = patches[0].get_facecolor() if patches else handle.get_color()
+            colours.setdefault(method.split()[0], set()).add(to_hex(colour))
+    assert all(len(found) == 1 for found in colours.values()), colours
+    assert len({*map(str, colours.values())}) == len(colours) >= 2
+
+
+def test_the_picture_names_its_place_and_time(given: Explanation) -> None:
+    title = draw_explanation(given).get_suptitle()
+    assert title.splitlines() == [
+        "Why this forecast? $at_a",
+        "Forecaster, made 2021-04-07 10:00 for the next 2 hours",
+    ]
+
+
+LONG = "A station with a long name in the centre, platform "
+
+
+@pytest.mark.parametrize("seasons", [(), (1, 2, 3, 4, 5, 6, 7, 14, 21, 28)])
+@pytest.mark.parametrize("recent", [1, 12, 30])
+def test_labels_do_not_collide(given: Explanation, seasons: tuple[int, ...], recent: int) -> None:
+    pattern = given.hours[0]
+    hours = [replace(pattern, group="days", days=day, lag="") for day in sorted(2 * seasons)[::-1]]
+    hours += [
+        replace(pattern, group="recent", days=0, lag=f"t−{n}") for n in range(recent - 1, -1, -1)
+    ]
+    others = [replace(place(str(n), -1e4 + n), name=f"{LONG}{n}", delays=(1, 3)) for n in range(9)]
+    own = replace(given.own, name=LONG, delays=(1, 2), gradient=123_456.0)
+    figure = draw_explanation(
+        replace(given, hours=tuple(hours), own=own, neighbours=tuple(others), name=LONG)
+    )
+    assert not colliding(figure)
+    assert not cut_off(figure)
+    names = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert len(set(names)) == len(names)  # shortened, they are still told apart
 
 
 def test_a_location_that_no_other_reaches_is_said_to_be_alone(given: Explanation) -> None:
@@ -151,8 +201,8 @@ def test_the_figure_has_a_bar_for_each_hour_and_each_location(given: Explanation
     assert [bar.get_width() for bar in below.patches] == pytest.approx([11, -7, 3])
     names = [text.get_text() for text in below.get_yticklabels()]
     assert names == ["$at_a (itself)", "$at_b", "$at_c"]
-    labels = [text.get_text() for text in below.get_legend().get_texts()]
-    assert labels == ["gradient", "ablation", "incl. city-wide"]
+    labels = legends(draw_explanation(given))[1]
+    assert labels == ["gradient", "ablation", "ablation incl. city-wide"]
 
 
 def test_recent_steps_alone_are_named_one_by_one(given: Explanation) -> None:

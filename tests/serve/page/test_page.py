@@ -558,7 +558,24 @@ def test_reasons_are_told_in_the_words_of_the_service(tab: Callable[..., Any], s
     assert (
         page.text_content("#explanation h4") == "Past days with the largest influence, by ablation"
     )
-    assert page.text_content("#explanation p").startswith("With the usual value in every past day")
+    first = page.text_content("#explanation .quiet")
+    assert first.startswith("With the usual value in every past day")
+
+
+def test_an_explanation_names_its_place_and_time_and_a_colour_means_one_thing(
+    tab: Callable[..., Any],
+) -> None:
+    page = tab(path="#L0003")
+    page.wait_for_selector("#explanation .rows")
+    name = page.text_content("#name")
+    subject = page.text_content("#explanation .subject")
+    assert re.fullmatch(rf"{re.escape(name)}, .+ \d\d:00, as forecast .+ \d\d:00", subject)
+    lists = page.locator("#explanation .rows")
+    colour = "bars => [...new Set(bars.map(bar => getComputedStyle(bar).backgroundColor))]"
+    shares = lists.first.locator(".amount").evaluate_all(colour)
+    effects = lists.last.locator(".amount").evaluate_all(colour)
+    assert len(shares) == 1
+    assert not set(shares) & set(effects)
 
 
 def test_measurements_below_zero_are_shown_as_they_are(

@@ -139,7 +139,12 @@ class Town:
         hours = [(1, 0.2), (1, 0.4), (24, 0.3), (WEEK, 0.1)]  # steps ago, share
         place = {"gradients": [0.4, 0.5, -0.6]}
         return self.common() | {
-            "forecast": [{"y_hat": 58.0, "usual": 41.0}] * HORIZON,
+            "location": self.ids[column],
+            "name": self.names[column],
+            "forecast": [
+                {**self.time(self.origin + k), "y_hat": 58.0, "usual": 41.0}
+                for k in range(1, HORIZON + 1)
+            ],
             "step": "hour",
             "shares_by": "attention",
             "hours": [

@@ -50,6 +50,13 @@ def write_legend(
                   fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
 
 
+def write_title(figure: Any, title: str, subtitle: str) -> None:
+    """Write a title above a figure, and below it a line that says more, from its left edge."""
+    figure.suptitle(
+        f"{title}\n{subtitle}", x=0.01, ha="left", color=INK, fontsize=TEXT, parse_math=False
+    )
+
+
 def new_figure(width: float, height: float) -> Any:
     """Return an empty figure; width and height are in inches."""
     need_extra("matplotlib", extra="report")

@@ -13,7 +13,7 @@ from forecaster.report.groups import Breakdown
 CROWDED = 8  # most labels of an axis that are readable
 MOST_MARKS = 24  # points of a line that have a marker
 MOST_BARS = 20  # in one chart
-LONGEST_NAME = 28  # letters
+LONGEST_NAME, NAME_END = 28, 10  # letters of a name, and of the end of a longer one
 
 
 class LineStyle(NamedTuple):
@@ -80,8 +80,10 @@ def both_ends(ranked: list[int]) -> list[int]:
 
 
 def shorten(name: str) -> str:
-    """Shorten a name to LONGEST_NAME letters."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    """Shorten a name to LONGEST_NAME letters; its end stays, which often tells names apart."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - NAME_END - 1].rstrip()}…{name[-NAME_END:].lstrip()}"
 
 
 def draw_bars(names: Sequence[str], values: Float64[np.ndarray, " K"], label: str) -> Any:

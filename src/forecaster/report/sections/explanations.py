@@ -13,11 +13,16 @@ from forecaster.evaluation.backtest import BacktestResult, targets
 from forecaster.evaluation.tables import MISSING
 from forecaster.explain.case import EXPLAINABLE
 from forecaster.explain.explain import explain_forecast
-from forecaster.explain.explanation import Explanation, LocationEffect, StepEffect
+from forecaster.explain.explanation import (
+    Explanation,
+    LocationEffect,
+    StepEffect,
+    name_method,
+)
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
-from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, INK, ORANGE, TEXT, WIDTH
+from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, ORANGE, WIDTH
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number, percent, with_minus
 from forecaster.report.sections.forecasts import Period, typical_period, worst_period
@@ -25,9 +30,13 @@ from forecaster.report.sections.section import Picture, Section
 
 WEEK_DAYS, YEAR_DAYS = 7, 365
 MOST_NEIGHBOURS = 8  # that are drawn
-CROWDED = 12  # most labels below the past steps that are readable without rotation
+MOST_LABELS = 9  # below the past steps, which then stand apart
+MOST_NUMBERS = 4  # intervals of an axis beside long names
 MOST_STEPS = 7  # ahead, whose values are all written
 GAP = 1.5  # width in bars between steps that are days apart
+NAME_INCHES, ROW_INCHES = 0.24, 0.17  # heights of a location, and of a second line of its name
+# A method has one colour in every picture.
+METHOD_COLOURS = {"attention": GREEN, "gradient": BLUE, "ablation": ORANGE}
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,16 @@ def explanation_sentences(explanation: Explanation) -> list[str]:
     return [with_minus(describe(explanation)) for describe in sentences]
 
 
+def explanation_title(explanation: Explanation) -> tuple[str, str]:
+    """Return what is explained, and whose forecast of when it is."""
+    made = explanation.origin_local[:16].replace("T", " ")
+    ahead = count_of(len(explanation.forecast), explanation.step)
+    return (
+        f"Why this forecast? {shorten(explanation.name)}",
+        f"{explanation.estimator}, made {made} for the next {ahead.removeprefix('1 ')}",
+    )
+
+
 def city_wide_sentence(explanation: Explanation) -> str:
     """Describe the influence through layers that see all locations at once."""
     part = explanation.city_wide
@@ -89,9 +108,11 @@ def draw_explanation(explanation: Explanation) -> Any:
     others = explanation.neighbours[:MOST_NEIGHBOURS]
     rows = [explanation.own, *others]
     names = [f"{shorten(explanation.own.name)} (itself)"]
-    names += [_source_name(shorten(place.name), place, explanation.step) for place in others]
-    figure = canvas.new_figure(WIDTH, 2.6 + 0.9 + 0.24 * len(rows))
-    above, below = figure.subfigures(2, 1, height_ratios=[2.2, 0.7 + 0.24 * len(rows)])
+    names += [_source_lines(shorten(place.name), place, explanation.step) for place in others]
+    height = NAME_INCHES * len(rows) + ROW_INCHES * sum("\n" in name for name in names)
+    figure = canvas.new_figure(WIDTH, 3.0 + 0.9 + height)
+    above, below = figure.subfigures(2, 1, height_ratios=[2.6, 0.7 + height])
+    canvas.write_title(figure, *explanation_title(explanation))
     _draw_steps(above.subplots(), explanation)  # full width, however long the names below are
     _draw_locations(below.subplots(), rows, names, city_wide=bool(explanation.city_wide.places))
     return figure
@@ -150,6 +171,12 @@ def _source_name(name: str, place: LocationEffect, step: str) -> str:
     return f"{name}, {join_names([*map(str, others), count_of(last, step)])} earlier"
 
 
+def _source_lines(name: str, place: LocationEffect, step: str) -> str:
+    """Return a name, and its delays in a line of their own, so that long ones leave room."""
+    delays = _source_name("", place, step).removeprefix(", ")
+    return f"{name}\n{delays}" if delays else name
+
+
 def _signed(value: float) -> str:
     """Format a contribution: `+0.266`, `-1,153`."""
     return f"{'-' if value < 0 else '+'}{number(abs(value))}"
@@ -163,14 +190,18 @@ def _draw_steps(axes: Any, explanation: Explanation) -> None:
     second_method = "ablation" if method == "attention" else "gradient"
     effects = np.abs([getattr(hour, second_method) for hour in hours])
     shares = np.array([hour.share for hour in hours])
-    axes.bar(at, 100 * shares, width=0.9, color=BLUE, label=method)
-    axes.plot(at, 100 * effects / max(float(effects.sum()), 1e-12), "o", color=ORANGE,
-              markersize=4, markeredgecolor="white", label=second_method)  # fmt: skip
+    axes.bar(at, 100 * shares, width=0.9, color=METHOD_COLOURS[method], label=method)
+    second_shares = 100 * effects / max(float(effects.sum()), 1e-12)
+    axes.plot(at, second_shares, "o", color=METHOD_COLOURS[second_method], markersize=4,
+              markeredgecolor="white", label=second_method)  # fmt: skip
     ticks = {_days_earlier(day): at[days == day].mean() for day in dict.fromkeys(days.tolist())}
     if len(ticks) == 1:  # recent steps only: each is labelled
         ticks = {hour.lag: x for hour, x in zip(hours, at, strict=True)}
-    axes.set_xticks(list(ticks.values()), list(ticks), rotation=90 if len(ticks) > CROWDED else 0)
-    canvas.style(axes, up="share of the past steps, %")
+    every = -(-len(ticks) // MOST_LABELS)
+    shown = list(ticks.items())[::-1][::every][::-1]  # the last one is the latest step
+    axes.set_xticks([x for _, x in shown], [label for label, _ in shown])
+    across = "how much earlier" if np.ptp(days) else f"past {explanation.step}s"
+    canvas.style(axes, across, "share of the influence, %")
     _write_legend(axes, 2)
 
 
@@ -182,24 +213,24 @@ def _draw_locations(
     With a city-wide part, also by ablation without holding that part fixed.
     """
     at = np.arange(len(rows), dtype=np.float64)
-    axes.barh(at, [row.gradient for row in rows], height=0.7, color=BLUE, label="gradient")
-    axes.plot([row.ablation for row in rows], at, "o", color=ORANGE, markersize=5,
+    by_gradient, by_ablation = (METHOD_COLOURS[name] for name in ("gradient", "ablation"))
+    axes.barh(at, [row.gradient for row in rows], height=0.7, color=by_gradient, label="gradient")
+    axes.plot([row.ablation for row in rows], at, "o", color=by_ablation, markersize=5,
               markeredgecolor="white", label="ablation")  # fmt: skip
     if city_wide:
-        axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
-                  markeredgecolor="white", label="incl. city-wide")  # fmt: skip
+        axes.plot([row.ablation_free for row in rows], at, "D", color=by_ablation, markersize=6,
+                  markerfacecolor="none", label="ablation incl. city-wide")  # fmt: skip
     axes.axvline(0, color=FAINT, linewidth=0.8)
+    axes.locator_params(axis="x", nbins=MOST_NUMBERS)
     canvas.style_rows(axes, at, names, "contribution to the forecast")
     _write_legend(axes, 3)
 
 
 def _write_legend(axes: Any, columns: int) -> None:
     """Write the methods above the axes, bars first."""
-    handles, labels = axes.get_legend_handles_labels()
+    handles, _ = axes.get_legend_handles_labels()
     order = np.argsort([not hasattr(handle, "patches") for handle in handles], kind="stable")
-    axes.legend([handles[n] for n in order], [labels[n] for n in order], frameon=False,
-                fontsize=TEXT - 1, labelcolor=INK, ncols=columns, borderpad=0, handlelength=1.2,
-                loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
+    canvas.write_legend(axes.figure, [handles[n] for n in order], columns)
 
 
 def _season_days(steps: Sequence[StepEffect]) -> Int64[np.ndarray, " L"]:
@@ -291,7 +322,8 @@ def _list_agreement(explanations: Sequence[Explanation]) -> dict[str, str]:
     for agreement in (a for explanation in explanations for a in explanation.agreement):
         correlation = agreement.correlation
         text = MISSING if correlation is None else with_minus(f"{correlation:.2f}")
-        values.setdefault(f"{agreement.of}: {' and '.join(agreement.methods)}", []).append(text)
+        methods = " and ".join(map(name_method, agreement.methods))
+        values.setdefault(f"{agreement.of}: {methods}", []).append(text)
     correlations = {methods: " · ".join(texts) for methods, texts in values.items()}
     legend = "1: same order, 0: unrelated; one value per forecast, in the order above"
     return {"rank correlation": legend} | correlations

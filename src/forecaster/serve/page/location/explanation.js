@@ -8,19 +8,28 @@ import { clockText, dayText, delaysText, numberText, percentText, signedText } f
 const ROWS = 5;
 
 // explanation: the body of v1/explanation
+// Bars of shares are grey; orange raises the forecast and blue lowers it, as everywhere on the page.
 export function showExplanation(node, explanation, step) {
   const { own, neighbours } = explanation;
   const pastSteps = largest(sumByTime(explanation.hours, step), ({ share }) => share);
   const locations = largest([own, ...neighbours], ({ gradients }) => gradients[step]);
   node.replaceChildren(
+    element("p", "subject", subject(explanation, step)),
     element("p", "quiet", summary(explanation.forecast[step], explanation.step)),
     element("h4", "", pastStepsTitle(explanation)),
-    barList(pastSteps, pastStepText, percentText),
+    barList(pastSteps, pastStepText, percentText, () => "share"),
     element("h4", "", "Locations with the largest influence, by gradient"),
     barList(locations, (location) => locationText(location, own, explanation.step), signedText, changeKind),
+    element("p", "quiet", "orange: raises the forecast; blue: lowers it"),
     element("p", "apart", cityWideText(explanation.city_wide)),
     element("p", "quiet", explanation.sentence),
   );
+}
+
+function subject({ name, location, forecast, origin_local: origin }, step) {
+  const { ds_local: time } = forecast[step];
+  const made = `${dayText(origin)} ${clockText(origin)}`;
+  return `${name || location}, ${dayText(time)} ${clockText(time)}, as forecast ${made}`;
 }
 
 function summary({ usual: baseline, y_hat: forecast }, unit) {
@@ -50,7 +59,7 @@ function largest(entries, sizeOf) {
   return sized.slice(0, ROWS);
 }
 
-function barList(sized, nameOf, sizeText, kindOf = () => "") {
+function barList(sized, nameOf, sizeText, kindOf) {
   const longest = Math.abs(sized[0]?.size) || 1;
   const rows = sized.map(({ entry, size }) => {
     const share = Math.abs(size) / longest;
