@@ -223,7 +223,7 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
 
     colours = {"good": "green", "note": "cyan", "warning": "bold red"}
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for finding in checkup.findings:
+    for finding in checkup.by_level:
         text = Text(message_lines(finding.text))
         for detail in finding.details:
             text.append(f"\n  {printable(detail)}", style="dim")

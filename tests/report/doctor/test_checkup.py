@@ -197,7 +197,7 @@ def test_the_page_is_data_too(checkup: Callable[..., Checkup]) -> None:
     found = checkup()
     data = found.to_json()
     assert data["warnings"] == 0
-    assert data["findings"][0]["topic"] == "gaps"
+    assert "gaps" in {finding["topic"] for finding in data["findings"]}
 
 
 def test_openings_closings_and_censored_hours_are_told(checkup: Callable[..., Checkup]) -> None:

@@ -47,5 +47,5 @@ def test_without_coordinates_there_is_no_map(drift: Drift, drift_case: DriftCase
 def test_the_page_escapes_ids_and_has_alternatives(drift: Drift, drift_case: DriftCase):
     page = render_drift("<b>run</b>", drift, to_findings(drift), drift_case.panel)
     assert "<b>run" not in page
-    assert page.count("<img ") == page.count('alt="') == 2
+    assert page.count("<svg ") == page.count('aria-label="') == 2
     assert "Update the run: 2 edges of the graph changed" in page

@@ -563,10 +563,11 @@ def test_reasons_are_told_in_the_words_of_the_service(tab: Callable[..., Any], s
 
 
 def test_an_explanation_names_its_place_and_time_and_a_colour_means_one_thing(
-    tab: Callable[..., Any],
+    tab: Callable[..., Any], stub: Stub
 ) -> None:
+    stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query))
     page = tab(path="#L0003")
-    page.wait_for_selector("#explanation .rows")
+    page.locator("#explanation .apart").wait_for()
     name = page.text_content("#name")
     subject = page.text_content("#explanation .subject")
     assert re.fullmatch(rf"{re.escape(name)}, .+ \d\d:00, as forecast .+ \d\d:00", subject)

@@ -29,6 +29,7 @@ from forecaster.report.doctor.scan import (
 )
 
 Severity = Literal["good", "note", "warning"]
+LEVELS: tuple[Severity, ...] = ("warning", "note", "good")
 
 MANY_MISSING = 0.1  # above this share of its history a window is not used
 MANY_OUTLIERS = 1e-3
@@ -70,13 +71,18 @@ class Checkup:
         return "warning" if self.warnings else "good"
 
     @property
+    def by_level(self) -> tuple[Finding, ...]:
+        """The findings, warnings first, then notes."""
+        return tuple(sorted(self.findings, key=lambda finding: LEVELS.index(finding.level)))
+
+    @property
     def warnings(self) -> int:
         """The number of findings that are warnings."""
         return sum(finding.level == "warning" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the checkup as plain data."""
-        findings = [asdict(finding) for finding in self.findings]
+        findings = [asdict(finding) for finding in self.by_level]
         return {"facts": self.facts, "warnings": self.warnings, "findings": findings}
 
 

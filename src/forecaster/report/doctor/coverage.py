@@ -7,34 +7,33 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from forecaster.explain.past_steps import name_step
 from forecaster.panel.panel import Panel
-from forecaster.report.draw.canvas import BUSY, FAINT, INK, MISSING, ZERO, new_figure, to_png
-from forecaster.report.draw.maps import map_locations
+from forecaster.report.draw import canvas
+from forecaster.report.draw.canvas import BLUE, INK, WIDTH, new_figure
+from forecaster.report.draw.charts import shorten
 
 MAX_COLUMNS, MAX_ROWS = 900, 400  # most cells of the heat map
+MOST_NAMES = 30  # locations whose names are readable beside their rows
+NAME_INCHES, MAP_INCHES, TOTAL_INCHES = 0.19, (1.3, 3.2), 1.5  # heights
 MOSTLY = 0.5
-CLOSED = "#dfe4ea"  # of steps outside opening hours, or outside a location's life
+# Cells are pixels, which a dark page cannot replace: these are readable on white and on black, and
+# none of them is among the colours that it does.
+OBSERVED, ZERO, MISSING, CLOSED = "#3b82a6", "#f2c14e", "#d6455a", "#a9b4be"
 
 
-def draw_coverage(panel: Panel) -> bytes:
-    """Draw missing and zero values and the sum of all locations over time, as PNG."""
-    figure = new_figure(11.0, 6.2)
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    _draw_map(upper, panel)
+def draw_coverage(panel: Panel) -> Any:
+    """Draw missing and zero values of each location, and the sum of all, over time."""
+    least, most = MAP_INCHES
+    rows = min(max(NAME_INCHES * len(panel.locations), least), most)
+    if len(panel.locations) <= MOST_NAMES:
+        rows = max(NAME_INCHES * len(panel.locations), least)
+    figure = new_figure(WIDTH, rows + TOTAL_INCHES + 0.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[rows, TOTAL_INCHES])
+    _draw_map(figure, upper, panel)
     _draw_total(lower, panel)
-    for axes in (upper, lower):
-        axes.tick_params(colors=INK, labelsize=8)
-        for side in axes.spines.values():
-            side.set_color(FAINT)
-    return to_png(figure)
+    return figure
 
 
-def draw_location_map(panel: Panel) -> bytes | None:
-    """Draw the map of the locations as PNG; None if none has coordinates."""
-    figure = map_locations(panel)
-    return None if figure is None else to_png(figure)
-
-
-def _draw_map(axes: Any, panel: Panel) -> None:
+def _draw_map(figure: Any, axes: Any, panel: Panel) -> None:
     """Colour each cell by its shares of missing and zero steps; busy locations on top."""
     from matplotlib.patches import Patch  # noqa: PLC0415 (an extra)
 
@@ -47,23 +46,23 @@ def _draw_map(axes: Any, panel: Panel) -> None:
         interpolation="nearest",
         extent=(*_days(panel), len(order), 0),
     )
-    axes.set_ylabel("locations, busiest first", color=INK, fontsize=9)
-    parts = np.isnan(panel.values) & alive, panel.values == 0
-    share = [100 * part.sum() / max(alive.sum(), 1) for part in parts]
-    axes.set_title(
-        f"{len(order)} locations, {panel.clock.zone}: {share[0]:.2f} % missing, "
-        f"{share[1]:.2f} % zero",
-        color=INK, fontsize=11, loc="left",
-    )  # fmt: skip
-    states = [(BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing")]
+    canvas.style(axes)
+    axes.grid(visible=False)
+    axes.tick_params(labelbottom=False)
+    if len(order) <= MOST_NAMES:
+        names = [shorten(panel.locations.names[n]) for n in order.tolist()]
+        axes.set_yticks(np.arange(len(order)) + 0.5, names, parse_math=False)
+    else:
+        axes.set_ylabel(f"{len(order):,} locations, busiest first", color=INK)
+        axes.set_yticks([])
+    states = [(OBSERVED, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing")]
     states += [] if alive.all() else [(CLOSED, "closed")]
     patches = [Patch(color=colour, label=label) for colour, label in states]
-    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.01, 1.085), ncols=4,
-                frameon=False, fontsize=8, labelcolor=INK)  # fmt: skip
+    canvas.write_legend(figure, patches, columns=4)
 
 
 def _draw_total(axes: Any, panel: Panel) -> None:
-    """Draw the sum of all locations, by day if there are too many steps to show."""
+    """Draw the sum of counts, or the mean of measurements; by day if there are too many steps."""
     M, day = len(panel.values), max(24 * 60 // panel.clock.step_minutes, 1)
     width = 1 if M <= MAX_COLUMNS else day * -(-M // (MAX_COLUMNS * day))
     bins = np.arange(0, M, width)
@@ -72,14 +71,14 @@ def _draw_total(axes: Any, panel: Panel) -> None:
     observed = np.add.reduceat(observed_values.mean(axis=1), bins) / _sizes(bins, M)
     level = np.add.reduceat(total, bins) / _sizes(bins, M) / np.maximum(observed, 1e-9)
     level[observed < MOSTLY] = np.nan  # a gap in the line
+    level /= 1 if panel.kind == "count" else len(panel.locations)
     first, last = _days(panel)
     middle = first + (last - first) * (bins + _sizes(bins, M) / 2) / M
-    axes.plot(middle, level, color=BUSY, linewidth=1)
+    axes.plot(middle, level, color=BLUE, linewidth=1)
     axes.set_ylim(bottom=0 if panel.kind == "count" else None)
     by = name_step(panel.clock) if width == 1 else "day" if width == day else f"{width} steps"
-    axes.set_ylabel(f"sum of all locations,\nmean per {by}", color=INK, fontsize=8)
-    axes.xaxis_date()
-    axes.grid(axis="y", color=FAINT, alpha=0.25)
+    canvas.style(axes, up=f"{'sum' if panel.kind == 'count' else 'mean'} of all,\nmean per {by}")
+    canvas.date_axis(axes)
 
 
 def coverage_colours(
@@ -95,7 +94,10 @@ def coverage_colours(
     zero, closed = _cell_shares(values == 0), _cell_shares(np.isnan(values) & ~alive)
     parts = np.stack([1 - missing - zero - closed, zero, missing, closed], axis=-1)
     palette = np.array(
-        [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING, CLOSED)]
+        [
+            [int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+            for c in (OBSERVED, ZERO, MISSING, CLOSED)
+        ]
     )
     # A floor keeps a single missing step visible in a wide cell.
     parts[..., 2] = np.where(missing > 0, np.maximum(missing, 0.35), 0)

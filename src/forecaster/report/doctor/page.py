@@ -1,35 +1,38 @@
 """The HTML page of a checkup."""
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+from forecaster.errors import need_extra
 from forecaster.report.doctor.checkup import Checkup
+from forecaster.report.draw.canvas import to_svg
+from forecaster.report.draw.svg import inline_svg
 from forecaster.report.html import render_template
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Figure:
-    """A figure of the page, as PNG."""
+    """A figure of the page."""
 
-    png: bytes
+    name: str
+    drawing: Any  # of matplotlib
     alternative: str  # for readers who cannot see it
     caption: str
-    is_map: bool = False
 
-    @property
-    def content(self) -> str:
-        """The PNG in base64."""
-        return base64.b64encode(self.png).decode()
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an element of the page, in the page's colours."""
+        return inline_svg(to_svg(self.drawing, self.name), self.alternative)
 
 
-def render_checkup(
-    title: str, checkup: Checkup, coverage: bytes, location_map: bytes | None
-) -> str:
-    """Render the checkup with its figures as PNG; all text from the data is escaped."""
+def render_checkup(title: str, checkup: Checkup, coverage: Any, location_map: Any | None) -> str:
+    """Render the checkup with its figures of matplotlib; all text from the data is escaped."""
     observed = checkup.facts["observed"]
     figures = [
         Figure(
+            "coverage",
             coverage,
             f"Heat map of locations over time: {observed} of the values are observed; missing and "
             "zero steps are coloured. Below it the sum of all locations over time.",
@@ -38,7 +41,7 @@ def render_checkup(
     ]
     if location_map is not None:
         text = "Map of the locations, larger where the mean is higher."
-        figures.append(Figure(location_map, text, "Locations by mean value per step.", True))
+        figures.append(Figure("places", location_map, text, "Locations by mean value per step."))
     return render_findings(title, "panel checkup", checkup, figures)
 
 
@@ -51,11 +54,12 @@ def render_findings(title: str, subject: str, checkup: Checkup, figures: Sequenc
         checkup: verdict, facts and findings.
         figures: shown between facts and findings.
     """
+    markup = need_extra("markupsafe", extra="report")
     return render_template(
         "forecaster.report.doctor",
         "doctor.html",
         title=title,
         subject=subject,
         checkup=checkup,
-        figures=figures,
+        figures=[(markup.Markup(figure.svg), figure.caption) for figure in figures],
     )

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from forecaster.errors import need_extra
 
 INK, FAINT = "#26323d", "#8a97a3"
-MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
+MISSING, BUSY = "#d1495b", "#2e6f8e"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # safe for colour-blind readers
 WIDTH, TEXT = 5.0, 10  # inches and points: two columns on a page, one on a phone
 HEIGHT = 3.0  # inches of charts and maps, which stand side by side
@@ -40,6 +40,17 @@ def style_rows(
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", **GRID)
+
+
+def date_axis(axes: Any) -> None:
+    """Label a time axis with few short dates: of a year its months, of a day its hours."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
+
+    locator = AutoDateLocator(minticks=3, maxticks=7)
+    axes.xaxis_date()
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.get_offset_text().set_color(INK)
 
 
 def write_legend(

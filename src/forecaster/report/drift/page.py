@@ -4,7 +4,6 @@ from forecaster.evaluation.drift.drift import Drift
 from forecaster.panel.panel import Panel
 from forecaster.report.doctor.checkup import Checkup
 from forecaster.report.doctor.page import Figure, render_findings
-from forecaster.report.draw.canvas import to_png
 from forecaster.report.drift.pictures import draw_changes, draw_weeks
 
 
@@ -22,7 +21,8 @@ def render_drift(title: str, drift: Drift, checkup: Checkup, panel: Panel) -> st
         told = [watch.name for watch in drift.watches if watch.alarm is not None]
         figures.append(
             Figure(
-                to_png(draw_weeks(drift)),
+                "weeks",
+                draw_weeks(drift),
                 "Error, bias and coverage by week, with those of validation. "
                 + (f"Told: {', '.join(told)}." if told else "None changed."),
                 "Weeks since training. Shaded: since a change; the line is when it was told.",
@@ -32,7 +32,5 @@ def render_drift(title: str, drift: Drift, checkup: Checkup, panel: Panel) -> st
     if drawn is not None:
         count = len(drift.edges.changes)
         text = f"Map of the locations: {count} changed edges, {len(drift.places)} findings."
-        figures.append(
-            Figure(to_png(drawn), text, "Changed edges and locations to look at.", True)
-        )
+        figures.append(Figure("changes", drawn, text, "Changed edges and locations to look at."))
     return render_findings(title, "drift since training", checkup, figures)
