@@ -123,6 +123,30 @@ def test_numbers_have_a_unit_as_far_as_it_is_known(
     assert replace(data, recipe=recipe, panel=panel).unit == unit
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "text", "sentence", "amount"),
+    [
+        ("trips", "count", "198", "198 trips are expected", "198 trips per hour"),
+        ("trips", "count", "1", "1 trip is expected", "1 trips per hour"),
+        ("count", "count", "198", "A total of 198 is expected", "198 counts per hour"),
+        ("y", "count", "198", "A total of 198 is expected", "198 counts per hour"),
+        ("flow", "count", "198", "A total flow of 198 is expected", "198 (flow per hour)"),
+        ("Absatz", "count", "9", "A total Absatz of 9 is expected", "9 (Absatz per hour)"),
+        ("bus", "count", "198", "A total bus of 198 is expected", "198 (bus per hour)"),
+        ("value", "measurement", "5.2", "A value of 5.2 is expected", "5.2"),
+        ("air_temp", "measurement", "5.2", "An air temp of 5.2 is expected", "5.2 (air temp)"),
+        ("PM10", "measurement", "5.2", "A PM10 of 5.2 is expected", "5.2 (PM10)"),
+    ],
+)
+def test_a_number_reads_as_a_sentence_whatever_its_column_is_called(
+    data: ReportData, column: str, kind: Any, text: str, sentence: str, amount: str
+) -> None:
+    recipe = Recipe(table=TableConfig(columns=f"time=t,id=i,value={column}"))
+    named = replace(data, recipe=recipe, panel=bare_panel(daily_cycle(), 60, kind))
+    assert named.expected(text, total=kind == "count") == sentence
+    assert named.in_unit(text) == amount
+
+
 def test_without_forecaster_there_is_no_graph(tmp_path: Path) -> None:
     compare(tmp_path, bare_panel(daily_cycle()), ["Ridge"])
     found = read_report_data(tmp_path)

@@ -24,7 +24,20 @@ from forecaster.recipe import Recipe, check_stage, read_recipe
 from forecaster.report.formatting import rate
 
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
-PLAIN_NAMES = ("value", "values", "y", "target")  # columns that do not name what is counted
+# Columns that do not name what is counted.
+PLAIN_NAMES = (
+    "value",
+    "values",
+    "y",
+    "target",
+    "count",
+    "counts",
+    "n",
+    "number",
+    "total",
+    "amount",
+)
+NOT_PLURAL = ("ss", "us", "is")  # endings
 DERIVED = (  # entries of the table that are computed from the rows
     "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
     "differences", "step_groups", "freshness",
@@ -52,11 +65,17 @@ class ReportData:
         """The strongest simple model besides the recommended one, if any was tested."""
         return self.comparison.strongest_simple
 
+    @cached_property
+    def subject(self) -> str | None:
+        """What is counted or measured, such as `trips` or `speed`; None: nobody told."""
+        return _name_values(self.recipe)
+
     @property
     def values_name(self) -> str:
         """What the values are, as far as it is known: `trips`, `counts`, `units of speed`."""
-        name = _name_values(self.recipe)
-        return name or "counts" if self.panel.kind == "count" else f"units of {name or 'the data'}"
+        if self.panel.kind == "count":
+            return self.subject or "counts"
+        return f"units of {self.subject or 'the data'}"
 
     @property
     def unit(self) -> str:
@@ -64,6 +83,24 @@ class ReportData:
         if self.panel.kind != "count":
             return self.values_name
         return f"{self.values_name} {rate(self.panel.clock.step_minutes)}"
+
+    def in_unit(self, text: str) -> str:
+        """Add the unit to a number: `5.1 trips per hour`, `5.1 (speed)`; alone, if unknown."""
+        if _is_plural(self.values_name) and self.panel.kind == "count":
+            return f"{text} {self.unit}"
+        if self.subject is None:
+            return text
+        return f"{text} ({self.unit.removeprefix('units of ')})"
+
+    def expected(self, text: str, total: bool = False) -> str:
+        """Begin a sentence on a number: `5 trips are expected`, `A speed of 5 is expected`."""
+        subject = self.subject
+        if subject is not None and self.panel.kind == "count" and _is_plural(subject):
+            one = f"1 {subject[:-1]} is expected"
+            return one if text == "1" else f"{text} {subject} are expected"
+        parts = ["total"] * total + [subject] * (subject is not None) or ["value"]
+        article = "An" if parts[0][0].lower() in "aeio" else "A"
+        return f"{article} {' '.join(parts)} of {text} is expected"
 
     @cached_property
     def drawn(self) -> list[ModelResult]:
@@ -111,7 +148,12 @@ def _name_values(recipe: Recipe) -> str | None:
     columns = (recipe.table.columns if recipe.table is not None else None) or ""
     named = (part.partition("=") for part in columns.split(","))
     name = next((column.strip() for role, _, column in named if role.strip() == "value"), "")
-    return None if name.lower() in ("", *PLAIN_NAMES) else name
+    return None if name.lower() in ("", *PLAIN_NAMES) else name.replace("_", " ")
+
+
+def _is_plural(name: str) -> bool:
+    """Whether a name is that of many things, as `trips` is; others are read as one quantity."""
+    return name.isascii() and name.islower() and name.endswith("s") and name[-2:] not in NOT_PLURAL
 
 
 def _first_run(row: ModelResult) -> str:

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def test_the_interval_of_a_total_is_within_the_sums_of_its_steps(coming: NextSte
 
 def test_the_headline_says_how_much_and_how_sure(data: ReportData, coming: NextSteps) -> None:
     section = next_steps_section(data)
-    assert section.title.startswith(f"{coming.horizon_total[0]:,.0f} counts are expected in the ")
+    total = f"{coming.horizon_total[0]:,.0f}"
+    assert section.title.startswith(f"A total of {total} is expected in the next 2 hours; ")
     assert "with a probability of 80 % between " in section.title
     assert "In the test a forecast of one location was off by " in section.summary
     assert "of the values were in its 80 % interval." in section.summary
@@ -109,7 +111,7 @@ def test_measurements_have_no_total(tmp_path: Path) -> None:
     busiest = [panel.locations.names[n] for n in np.argsort(-means, kind="stable")]
     assert section.table is not None
     assert [row.name for row in section.table.groups[0][1]] == list(busiest)
-    assert f" units of the data are expected at {busiest[0]} at " in section.title
+    assert re.match(rf"A value of \S+ is expected at {busiest[0]} on Mon 12 Apr", section.title)
 
 
 def test_why_there_is_no_forecast_is_said(tmp_path: Path) -> None:

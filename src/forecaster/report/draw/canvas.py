@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from forecaster.errors import need_extra
+from forecaster.report.draw.fonts import readable_texts, use_fitting_fonts
 
 INK, FAINT = "#26323d", "#8a97a3"
 MISSING, BUSY = "#d1495b", "#2e6f8e"
@@ -80,8 +81,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def to_png(figure: Any, dpi: int = 120) -> bytes:
-    """Return the figure as the bytes of a PNG file."""
-    return _save(figure, "png", {"Software": None}, dpi)
+    """Return the figure as the bytes of a PNG file; letters without a font become codes."""
+    use_fitting_fonts(figure)
+    with readable_texts(figure):
+        return _save(figure, "png", {"Software": None}, dpi)
 
 
 def to_svg(figure: Any, name: str) -> bytes:
@@ -95,8 +98,7 @@ def to_svg(figure: Any, name: str) -> bytes:
 def _save(figure: Any, form: str, metadata: Mapping[str, None], dpi: int) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Glyph"
-        )  # characters missing in the font are drawn as boxes
+        # Of letters without a font: an SVG keeps its text, and the reader's fonts draw it.
+        warnings.filterwarnings("ignore", "Glyph")
         figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
     return buffer.getvalue()

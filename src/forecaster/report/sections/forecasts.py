@@ -40,6 +40,8 @@ MOST_TARGETS = 336  # points of a line: half-hours of a week
 MOST_ORIGINS = 14  # lines that mark where forecasts begin
 MOSTLY = 0.5  # a period counts as complete with this share of its targets
 PANEL_INCHES = 1.3  # height of one location
+FEW_HOURS = 12  # labelled by hour and minute, wherever they begin
+TICK_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 180), 6  # between their labels
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ def describe_miss(miss: Miss, data: ReportData) -> str:
     if len(miss.bounds) > 1:
         interval = f", between {number(miss.bounds[0])} and {number(miss.bounds[-1])}"
     return with_minus(
-        f"At the worst miss {number(miss.observed)} {data.unit} came at {name}, {when}; "
+        f"At the worst miss {data.in_unit(number(miss.observed))} came at {name}, {when}; "
         f"{number(miss.forecast)} had been forecast {ahead} before{interval}."
     )
 
@@ -310,11 +312,16 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
 
 
 def label_times(axis: Any, times: Shaped[np.ndarray, " T"]) -> None:
-    """Label a day with hours, a week with weekdays, longer periods with dates."""
+    """Label some hours with minutes, a day with hours, a week with weekdays, others with dates."""
     dates = need_extra("matplotlib.dates", extra="report")
     days = (times[-1] - times[0]) / np.timedelta64(1, "D")
     if days <= 2:  # noqa: PLR2004
         locator = dates.HourLocator(range(0, 24, 4 if days <= 1 else 8))
+        if days <= FEW_HOURS / 24:
+            minutes = next(m for m in TICK_MINUTES if days * DAY_MINUTES <= MOST_TICKS * m)
+            hours, within = range(0, 24, max(minutes // 60, 1)), range(0, 60, min(minutes, 60))
+            rule = dates.rrulewrapper(dates.DAILY, byhour=hours, byminute=within, bysecond=0)
+            locator = dates.RRuleLocator(rule)
         axis.set_major_locator(locator)
         axis.set_major_formatter(lambda at, _: _label_hour(dates.num2date(at)))
         return
@@ -414,10 +421,10 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
         ("03-worst-day", f"The {worst.kind} with the largest error", worst, factor, missed),
     ):
         excerpt = take_excerpt(estimator, panel, assessment, period, list(reasons))
-        text = f"{period}: RMSE {number(period.rmse)} {data.unit}, {comment}."
+        text = f"{period}: RMSE {data.in_unit(number(period.rmse))}, {comment}."
         if period is worst:
             text += f" {describe_miss(miss, data)}"
-        text += _describe_error(excerpt, data.unit) + _describe_coverage(excerpt)
+        text += _describe_error(excerpt, data) + _describe_coverage(excerpt)
         if excerpt.marks_origins:
             text += " A dashed line is an origin: everything right of it was forecast there."
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
@@ -439,7 +446,7 @@ def _title_locations(panel: Panel, reasons: Mapping[int, str]) -> list[str]:
     return [f"{shorten(panel.locations.names[n])}, {why}" for n, why in reasons.items()]
 
 
-def _describe_error(excerpt: Excerpt, unit: str) -> str:
+def _describe_error(excerpt: Excerpt, data: ReportData) -> str:
     """Give the mean absolute error of the drawn forecasts."""
     observed = np.isfinite(excerpt.truth) & np.isfinite(excerpt.forecast)
     if not observed.any():
@@ -447,8 +454,8 @@ def _describe_error(excerpt: Excerpt, unit: str) -> str:
     error = float(np.abs(excerpt.forecast - excerpt.truth)[observed].mean())
     size = float(np.abs(excerpt.truth)[observed].mean())
     return (
-        f" The mean absolute error {excerpt.steps} at these locations is {number(error)} {unit}, "
-        f"of a mean of {number(size)}."
+        f" The mean absolute error {excerpt.steps} at these locations is "
+        f"{data.in_unit(number(error))}, of a mean of {number(size)}."
     )
 
 

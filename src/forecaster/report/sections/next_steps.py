@@ -55,6 +55,7 @@ MOST_REASONS = 3
 DRAWN = 3  # series in the picture
 MOST_STEPS = 4  # columns of the table
 LEAST_PAST, MOST_PAST = 24, 7 * 24  # observed steps in the picture
+FLAT = 0.5  # of the largest measurement: above it an axis from 0 on would hide how values move
 PANEL_INCHES = 1.35  # height of one series
 
 
@@ -195,13 +196,23 @@ def draw_next(coming: NextSteps) -> Any:
                   label="forecast")  # fmt: skip
         axes.set_title(shorten(coming.names[n]), color=INK, fontsize=TEXT, loc="left",
                        parse_math=False)  # fmt: skip
-        if np.nanmin(coming.observed[:, n], initial=0.0) >= 0:
+        if _begins_at_zero(coming, n):
             axes.set_ylim(bottom=0)
         style(axes)
     label_times(panels[-1].xaxis, np.concatenate([coming.times, coming.ahead]))
     handles = [line for line in panels[0].get_lines() if not line.get_label().startswith("_")]
     write_legend(figure, [*handles, *panels[0].collections], columns=3, where="lower left")
     return figure
+
+
+def _begins_at_zero(coming: NextSteps, series: int) -> bool:
+    """Whether an axis from 0 on still shows how values move: not so for 19 … 21 bar."""
+    shown = [coming.observed, coming.forecast, *coming.bounds]
+    values = np.concatenate([part[:, series] for part in shown])
+    values = values[np.isfinite(values)]
+    if not len(values) or values.min() < 0:
+        return False
+    return bool(coming.horizon_total) or values.min() <= FLAT * values.max()
 
 
 def _name_total(ids: Sequence[str]) -> str:
@@ -307,12 +318,12 @@ def _headline(coming: NextSteps, data: ReportData) -> str:
     if coming.horizon_total:
         value, *bounds = coming.horizon_total
         span = f"in the next {duration(K * minutes).removeprefix('1 ')}"
-        subject = f"{number(value)} {data.values_name} are expected {span}"
+        subject = f"{data.expected(number(value), total=True)} {span}"
     else:
         k = int(np.isfinite(coming.forecast[:, 0]).argmax())  # others are closed
         value, bounds = coming.forecast[k, 0], coming.bounds[:, k, 0].tolist()
         when = f"{_preposition(data.panel.clock)} {time_text(coming.ahead[k], minutes)}"
-        subject = f"{number(value)} {data.unit} are expected at {coming.names[0]} {when}"
+        subject = f"{data.expected(number(value))} at {coming.names[0]} {when}"
     if not bounds:
         return f"{subject}."
     low, high = map(number, bounds)
@@ -321,10 +332,8 @@ def _headline(coming: NextSteps, data: ReportData) -> str:
 
 
 def _preposition(clock: Clock) -> str:
-    """Return the word before a time: in January, on Monday, at 8:00."""
-    if clock.step_months:
-        return "in"
-    return "on" if clock.step_minutes >= DAY_MINUTES else "at"
+    """Return the word before a time: in January, on Monday."""
+    return "in" if clock.step_months else "on"
 
 
 def _certainty(data: ReportData) -> str:
@@ -334,9 +343,9 @@ def _certainty(data: ReportData) -> str:
         return ""
     mae, wape = (best.seed_means(f, data.comparison.weathers[0])[0].mean for f in ("mae", "wape"))
     if mae is not None:
-        share = f" ({percent(wape)} of the mean)" if wape and data.panel.kind == "count" else ""
+        share = f", {percent(wape)} of the mean" if wape and data.panel.kind == "count" else ""
         sentences.append(
-            f"In the test a forecast of one location was off by {number(mae)} {data.unit} on "
+            f"In the test a forecast of one location was off by {data.in_unit(number(mae))} on "
             f"average{share}"
         )
     coverage = best.interval_seed_means("coverage", "online")
