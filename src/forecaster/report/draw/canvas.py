@@ -45,12 +45,11 @@ def style_rows(
 
 def date_axis(axes: Any) -> None:
     """Label a time axis with few short dates: of a year its months, of a day its hours."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
-
-    locator = AutoDateLocator(minticks=3, maxticks=7)
+    dates = need_extra("matplotlib.dates", extra="report")
+    locator = dates.AutoDateLocator(minticks=3, maxticks=7)
     axes.xaxis_date()
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     axes.xaxis.get_offset_text().set_color(INK)
 
 
