@@ -9,27 +9,45 @@ EVERY_SECONDS = 5.0  # at most so often a message about the same work
 USUAL_GROWTH, MOST_GROWTH = 1.09, 1.35  # of the duration of an item to the next
 WEIGHT = 3.0  # of the usual growth, in squared distances of items
 SHORTEST = 1e-9  # seconds
+WARM_ITEMS, WARM_SECONDS = 5, 3.0  # after the first, to estimate by them alone
 MINUTE, HOUR = 60, 3600  # seconds
 
 Seconds = Callable[[], float]  # a clock
+Tell = Callable[[str], None]  # what becomes of a message
 T = TypeVar("T")
 
 
+def ignore(message: str) -> None:
+    """Drop a message."""
+
+
 class RemainingTime:
-    """Estimates the time left of work whose items take about equally long."""
+    """Estimates the time left of work whose items take about equally long.
+
+    The first item may take far longer: it loads or compiles what all others use.
+    """
 
     def __init__(self, now: Seconds = time.monotonic) -> None:
         self._now, self._began = now, now()
+        self._first: tuple[float, float] | None = None  # how much was done first, and when
 
     def seconds(self, done: int | float, total: int | float) -> float | None:
-        """The seconds left, in proportion to those taken; None before anything is done.
+        """The seconds left, or None as long as an estimate would be a guess.
 
+        That is before a tenth is done, and before some items after the first took some seconds.
         If no item takes more than twice as long as another, the estimate is within twice and half
         of the time that the rest takes.
         """
+        now, left = self._now(), max(total - done, 0.0)
         if done <= 0:
             return None
-        return (self._now() - self._began) * max(total - done, 0.0) / done
+        self._first = self._first or (done, now)
+        done_first, at_first = self._first
+        if done - done_first >= WARM_ITEMS and now - at_first >= WARM_SECONDS:
+            return (now - at_first) * left / (done - done_first)
+        if done < total / 10:
+            return None
+        return (now - self._began) * left / done
 
 
 def extrapolate(durations: Sequence[float], items: int) -> float:
@@ -63,7 +81,7 @@ class Paced:
 
     def __init__(
         self,
-        tell: Callable[[str], None],
+        tell: Tell,
         every: float = EVERY_SECONDS,
         now: Seconds = time.monotonic,
     ) -> None:
@@ -77,11 +95,12 @@ class Paced:
             self._tell(message)
 
 
-def track(items: Sequence[T], noun: str, tell: Callable[[str], None]) -> Iterator[T]:
+def track(items: Sequence[T], noun: str, tell: Tell) -> Iterator[T]:
     """Yield items of work, and tell now and then which it is and how long the others take."""
     remaining, paced = RemainingTime(), Paced(tell)
     for done, item in enumerate(items):
         seconds = remaining.seconds(done, len(items))
-        if seconds is not None:
-            paced(f"{noun} {done + 1} of {len(items)}, {describe_seconds(seconds)}")
+        left = "" if seconds is None else f", {describe_seconds(seconds)}"
+        if done:
+            paced(f"{noun} {done + 1} of {len(items)}{left}")
         yield item

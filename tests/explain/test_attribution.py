@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from forecaster import remaining
 from forecaster.estimators.checks.sample import RECIPE
 from forecaster.explain import attribution
 from forecaster.explain.attribution import ablate, hops_to, integrated_gradients
@@ -80,6 +81,14 @@ def test_an_ablation_is_a_forecast_from_another_history() -> None:
         before = window.network.roll_out(window.history, window.ahead)[2, 0]
         after = window.network.roll_out(State(signal, window.history.auxiliary), window.ahead)
     assert effects[66] == pytest.approx((before - after[2, 0]).numpy())
+
+
+def test_a_long_ablation_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribution, "BATCH", 1)
+    monkeypatch.setattr(remaining.Paced.__init__, "__defaults__", (0.0, remaining.time.monotonic))
+    window, told = make_window(path(5), 5, location=2), list[str]()
+    ablate(window, window.free.roll_out, np.zeros((5, 5, L), dtype=np.bool_), told.append)
+    assert [text.split(",")[1] for text in told] == [f" part {n} of 5" for n in range(2, 6)]
 
 
 def test_units_are_those_of_the_location() -> None:

@@ -59,7 +59,9 @@ def test_refits_on_the_way_are_in_the_tables_and_on_the_page(run: Run, copied: P
     code, text, errors = run("evaluate", copied / "recipe.toml", *words)
     assert code == 0, errors
     assert "Ridge, seed 0: refit 2 of 2, 2021-04-12" in errors
-    assert "| refit every 4 days | RMSE unchanged | refitted | change |" in text
+    written = (copied / "table.md").read_text()
+    assert "| refit every 4 days | RMSE unchanged | refitted | change |" in written
+    assert "Ridge" in text
     assert "--refit 4d" in (copied / "command.txt").read_text()
     again = run("evaluate", copied / "recipe.toml", *words)
     assert "refit 1" not in again[2]

@@ -63,23 +63,26 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
     """Write the report and its figures; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.remaining import track
     from forecaster.report.doctor.coverage import draw_coverage
     from forecaster.report.doctor.page import render_checkup
     from forecaster.report.draw.canvas import PAPER_DPI, to_png
     from forecaster.report.draw.maps import map_locations
 
+    draw = {"doctor.png": draw_coverage, "places.png": map_locations}
+    pictures, files = dict[str, Any](), dict[str, bytes]()
     try:
         with terminal.stages() as (begin, _):
-            begin("drawing the panel")
-            coverage, places = draw_coverage(panel), map_locations(panel)
-            begin("writing the page")
-            page = render_checkup(name, checkup, coverage, places)
+            for file in track(list(draw), "picture", begin):
+                pictures[file] = draw[file](panel)
+                if pictures[file] is not None:
+                    files[file] = to_png(pictures[file], PAPER_DPI)
+            page = render_checkup(name, checkup, *pictures.values())
     except ConfigError as missing_extra:
         print(f"no report and no figures: {missing_extra}", file=sys.stderr)
         return None
-    replace_file(folder / "doctor.png", bytes_writer(to_png(coverage, PAPER_DPI)))
-    if places is not None:
-        replace_file(folder / "places.png", bytes_writer(to_png(places, PAPER_DPI)))
+    for file, content in files.items():
+        replace_file(folder / file, bytes_writer(content))
     replace_file(folder / "doctor.html", bytes_writer(page.encode()))
     if not terminal.MODE.quiet:
         print(

@@ -41,7 +41,8 @@ def explain(
 
     data, estimator = open_panel(panel), load_estimator(run)
     origin = last_step(data) if at is None else at
-    explanation = explain_forecast(estimator, data, origin, location)
+    with terminal.stages() as (say, _):
+        explanation = explain_forecast(estimator, data, origin, location, say)
     if out is not None:
         _write(explanation, out)
     if as_json:

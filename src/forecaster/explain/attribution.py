@@ -17,6 +17,7 @@ from torch import Tensor
 from forecaster.models.frozen import FrozenNetwork, freeze, without_gradients
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
+from forecaster.remaining import Tell, ignore, track
 
 RollOut = Callable[[State, State], Float[Tensor, "N B K"]]
 POINTS = 8  # at which gradients are taken between baseline and observed history
@@ -65,16 +66,16 @@ def integrated_gradients(window: Window, roll_out: RollOut) -> Float64[np.ndarra
 
 
 def ablate(
-    window: Window, roll_out: RollOut, masks: Bool[np.ndarray, "V N L"]
+    window: Window, roll_out: RollOut, masks: Bool[np.ndarray, "V N L"], tell: Tell = ignore
 ) -> Float64[np.ndarray, "V K"]:
     """Return the change of the forecast due to the history that each mask marks.
 
     It is the forecast minus the one with the baseline in place of the marked history. A
-    location's covariates are replaced together with its values.
+    location's covariates are replaced together with its values. `tell` is told how far it is.
     """
     effects = []
     with torch.inference_mode():
-        for start in range(0, len(masks), BATCH):
+        for start in track(range(0, len(masks), BATCH), "ablation, part", tell):
             # The unchanged window is in the same batch: another batch size rounds differently.
             batch = np.concatenate([np.zeros_like(masks[:1]), masks[start : start + BATCH]])
             ablated = torch.from_numpy(batch).to(window.baseline.signal.device).permute(1, 0, 2)

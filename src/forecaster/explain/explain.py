@@ -11,6 +11,7 @@ from forecaster.explain.explanation import Explanation, StepForecast
 from forecaster.explain.neighbours import find_reach, measure_locations
 from forecaster.explain.past_steps import measure_past_steps, name_step, sum_groups
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.remaining import Tell, ignore
 
 BASELINE = (
     "Usual is each location's training mean of that time of the week, or of the year for steps of "
@@ -50,7 +51,9 @@ NOTHING_FROZEN = (
 )
 
 
-def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
+def explain_forecast(
+    estimator: Estimator, panel: Panel, at: At, location: str, tell: Tell = ignore
+) -> Explanation:
     """Explain the forecast of one location: which past steps and locations mattered, and how much.
 
     Effects are measured by gradient, by ablation and, where the network has it, by attention. The
@@ -62,9 +65,10 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
         at: the forecast origin, the last observed step: `panel.times[-1]`, or a text such as
             2014-06-01T08:00-04:00.
         location: the id of a location.
+        tell: called now and then with how far it is, such as `print`.
     """
     case = open_case(estimator, panel, at, location)
-    past_steps, locations = measure_past_steps(case), measure_locations(case)
+    past_steps, locations = measure_past_steps(case, tell), measure_locations(case, tell)
     observed, hours = case.panel, past_steps.effects()
     reach, reached = find_reach(case)
     return Explanation(

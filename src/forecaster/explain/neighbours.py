@@ -15,6 +15,7 @@ from forecaster.explain.explanation import (
     LocationEffect,
     compare_orders,
 )
+from forecaster.remaining import Tell, ignore
 
 MAX_ABLATED = 60  # other locations that are ablated one by one: largest gradients first
 MAX_CITY_WIDE = 5  # locations that are named for their city-wide effect
@@ -92,7 +93,7 @@ class LocationEffects:
         )
 
 
-def measure_locations(case: Case) -> LocationEffects:
+def measure_locations(case: Case, tell: Tell = ignore) -> LocationEffects:
     """Measure the effect of each location; the most important ones are ablated one by one."""
     window, is_other = case.window, _is_other(case)
     N, L = len(is_other), case.path_gradients.shape[2]
@@ -104,10 +105,10 @@ def measure_locations(case: Case) -> LocationEffects:
     masks = np.zeros((2 + len(ranked), N, L), dtype=np.bool_)
     masks[0, window.location], masks[1, is_other] = True, True
     masks[np.arange(len(ranked)) + 2, ranked] = True
-    total_ablation = ablate(window, window.free.roll_out, masks).mean(axis=1)
+    total_ablation = ablate(window, window.free.roll_out, masks, tell).mean(axis=1)
     path_ablation = total_ablation
     if window.frozen.parts:
-        path_ablation = ablate(window, window.frozen.roll_out, masks).mean(axis=1)
+        path_ablation = ablate(window, window.frozen.roll_out, masks, tell).mean(axis=1)
     return LocationEffects(
         case,
         hops=_hops(case),

@@ -14,6 +14,7 @@ from forecaster.explain.case import Case
 from forecaster.explain.explanation import Agreement, StepEffect, compare_orders
 from forecaster.models.open_first import OpenFirst
 from forecaster.panel.panel import local_texts
+from forecaster.remaining import Tell, ignore
 from forecaster.splits import history_steps
 
 GROUPS = {
@@ -151,13 +152,13 @@ class PastStepEffects:
         ]
 
 
-def measure_past_steps(case: Case) -> PastStepEffects:
+def measure_past_steps(case: Case, tell: Tell = ignore) -> PastStepEffects:
     """Measure the effect of each past step in the whole network."""
     window = case.window
     N, L = len(window.history.signal), window.history.signal.shape[3]
     masks = np.zeros((L, N, L), dtype=np.bool_)
     masks[np.arange(L), :, np.arange(L)] = True  # all locations at one step
-    effect = ablate(window, window.free.roll_out, masks)  # [L, K]
+    effect = ablate(window, window.free.roll_out, masks, tell)  # [L, K]
     attends, rows = window.frozen.attends, np.arange(window.ahead.auxiliary.shape[2])
     if window.ahead.open is not None:  # attention is recorded in the order of the roll-out
         rows = OpenFirst.of(window.ahead.open).steps[0].argsort().cpu().numpy()

@@ -145,8 +145,9 @@ def _fingerprint(recipe: Recipe, sources: Sources, say: MessageCallback) -> dict
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
                 done += len(chunk)
-                left = describe_seconds(remaining.seconds(done, total) or 0.0)
-                paced(f"reading {path.name}: {100 * done / max(total, 1):.0f} % of all, {left}")
+                seconds = remaining.seconds(done, total)
+                left = "" if seconds is None else f", {describe_seconds(seconds)}"
+                paced(f"reading {path.name}: {100 * done / max(total, 1):.0f} % of all{left}")
         hashes.append([path.name, digest.hexdigest()])
     return {"rules": hash_of(rules), "files": hash_of(hashes)}
 

@@ -11,12 +11,14 @@ from forecaster.report.sections.next_steps import (
     MOST_LOCATIONS,
     TOTAL,
     NextSteps,
+    draw_next,
     forecast_next,
     next_steps_section,
     next_table,
     shown_steps,
 )
 from tests.report.comparisons import bare_panel, compare, daily_cycle
+from tests.report.labels import colliding
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,7 @@ def test_measurements_have_no_total(tmp_path: Path) -> None:
     busiest = [panel.locations.names[n] for n in np.argsort(-means, kind="stable")]
     assert section.table is not None
     assert [row.name for row in section.table.groups[0][1]] == list(busiest)
-    assert re.match(rf"A value of \S+ is expected at {busiest[0]} on Mon 12 Apr", section.title)
+    assert re.match(rf"A value of \S+ is expected at {busiest[0]} on Tue 13 Apr", section.title)
 
 
 def test_why_there_is_no_forecast_is_said(tmp_path: Path) -> None:
@@ -121,3 +123,27 @@ def test_why_there_is_no_forecast_is_said(tmp_path: Path) -> None:
     section = next_steps_section(replace(data, panel=data.panel.with_data(values)))
     assert not section.pictures
     assert section.text.startswith("There is no forecast of the next steps: ")
+
+
+def test_measurements_far_from_zero_are_drawn_on_their_own_scale(coming: NextSteps) -> None:
+    flat = [coming.observed * 0 + 20, coming.forecast * 0 + 21, coming.bounds * 0 + 20.5]
+    names = ("observed", "forecast", "bounds")
+    pressure = replace(coming, horizon_total=(), **dict(zip(names, flat, strict=True)))
+    assert draw_next(pressure).axes[0].get_ylim()[0] > 15
+    assert draw_next(replace(pressure, horizon_total=(42.0,))).axes[0].get_ylim()[0] == 0  # counts
+
+
+def test_minutes_have_hours_and_minutes_below_them(coming: NextSteps) -> None:
+    begin = np.datetime64("2024-03-06T00:07", "s")
+    minute = np.timedelta64(60, "s")
+    times = begin + minute * np.arange(len(coming.times))
+    ahead = times[-1] + minute * np.arange(1, len(coming.ahead) + 1)
+    figure = draw_next(replace(coming, times=times, ahead=ahead))
+    figure.canvas.draw()
+    axis = figure.axes[-1].xaxis
+    low, high = axis.get_view_interval()
+    shown = [
+        tick.label1.get_text() for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+    ]
+    assert shown == ["00:10", "00:15", "00:20", "00:25", "00:30"]
+    assert not colliding(figure)

@@ -15,8 +15,9 @@ def share_out(
     with ThreadPoolExecutor(cores()) as pool:
         for done, _ in enumerate(pool.map(job, items), start=1):
             seconds = remaining.seconds(done, len(items))
-            if seconds is not None and done < len(items):
-                paced(f"{noun} {done:,} of {len(items):,}, {describe_seconds(seconds)}")
+            left = "" if seconds is None else f", {describe_seconds(seconds)}"
+            if done < len(items):
+                paced(f"{noun} {done:,} of {len(items):,}{left}")
 
 
 def cores() -> int:

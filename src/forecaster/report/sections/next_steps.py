@@ -212,7 +212,7 @@ def _begins_at_zero(coming: NextSteps, series: int) -> bool:
     values = values[np.isfinite(values)]
     if not len(values) or values.min() < 0:
         return False
-    return bool(coming.horizon_total) or values.min() <= FLAT * values.max()
+    return bool(coming.horizon_total or values.min() <= FLAT * values.max())
 
 
 def _name_total(ids: Sequence[str]) -> str:
