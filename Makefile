@@ -9,7 +9,7 @@ DEMO_READY := .venv/.demo-ready
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel store windows city locations ingest graph truth travel kernels model training ensemble horizon_cost gpu var boosting arrow databases
+BENCHMARKS := command panel store windows city locations ingest graph truth travel kernels model training ensemble horizon_cost gpu var boosting arrow databases tables
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
 .PHONY: install format lint types layers docs test test-external check demo bench torture torture-gpu dist lock sbom clean
