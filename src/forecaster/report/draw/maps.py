@@ -86,7 +86,7 @@ def new_map(locations: Locations) -> tuple[Any, Any]:
     figure = new_figure(min(HEIGHT / tall + MAP_ROOM, WIDTH), HEIGHT)
     axes = figure.subplots()
     axes.set_aspect(stretch, adjustable="datalim")
-    axes.margins(0.06)
+    axes.margins(0.06, 0.1)  # room above for names
     axes.set_axis_off()
     _draw_scale(axes, lat, lon)
     return figure, axes
