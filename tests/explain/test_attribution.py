@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster import remaining
 from forecaster.estimators.checks.sample import RECIPE
 from forecaster.explain import attribution
 from forecaster.explain.attribution import ablate, hops_to, integrated_gradients
@@ -85,7 +84,7 @@ def test_an_ablation_is_a_forecast_from_another_history() -> None:
 
 def test_a_long_ablation_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attribution, "BATCH", 1)
-    monkeypatch.setattr(remaining.Paced.__init__, "__defaults__", (0.0, remaining.time.monotonic))
+    monkeypatch.setattr("forecaster.remaining.Paced", lambda tell: tell)  # at once
     window, told = make_window(path(5), 5, location=2), list[str]()
     ablate(window, window.free.roll_out, np.zeros((5, 5, L), dtype=np.bool_), told.append)
     assert [text.split(",")[1] for text in told] == [f" part {n} of 5" for n in range(2, 6)]
