@@ -138,7 +138,8 @@ def test_minutes_have_hours_and_minutes_below_them(coming: NextSteps) -> None:
     minute = np.timedelta64(60, "s")
     times = begin + minute * np.arange(len(coming.times))
     ahead = times[-1] + minute * np.arange(1, len(coming.ahead) + 1)
-    figure = draw_next(replace(coming, times=times, ahead=ahead))
+    names = [f"p{n}" for n in range(len(coming.names))]
+    figure = draw_next(replace(coming, names=names, times=times, ahead=ahead))
     figure.canvas.draw()
     axis = figure.axes[-1].xaxis
     low, high = axis.get_view_interval()
