@@ -62,7 +62,7 @@ class LinearModel:
         if self.panel.kind == "count":
             spread = spread * np.sqrt(usual / self.scale.mean + SPREAD_FLOOR)
         forecast = usual + spread * deviations
-        return np.maximum(forecast, 0) if self.panel.kind == "count" else forecast
+        return np.asarray(np.maximum(forecast, 0) if self.panel.kind == "count" else forecast)
 
 
 def _matrix(fitted: LinearForecasts, ends: tuple[np.ndarray, np.ndarray], step: int) -> csr_array:

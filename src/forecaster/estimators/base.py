@@ -95,7 +95,7 @@ from forecaster.estimators.training_data import (
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.splits import Splits, cut_windows, explain_short, history_steps
+from forecaster.splits import Splits, Windows, cut_windows, explain_short, history_steps
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
 from forecaster.windows.scaling import fit_values
 
@@ -247,11 +247,7 @@ class Estimator(ABC):
         self._take_meaning(panel)
         if splits is None:
             splits = Splits.from_config(panel, self.recipe.splits, self.recipe.lags.horizon)
-        windows = cut_windows(panel, splits, self.recipe.lags)
-        log.info("%s: %s", type(self).__name__, windows)
-        levels = self.recipe.intervals.quantiles
-        advice = explain_short(panel, self.recipe.lags)
-        calibration.refuse_few(len(windows.validation), levels, advice)
+        windows = self._cut_windows(panel, splits)
         checkpoints = Path(folder) if folder is not None else None
         data = hide_test(panel, splits, windows)
         data = replace(data, folder=checkpoints, on_progress=on_progress)
@@ -291,6 +287,15 @@ class Estimator(ABC):
         arrays |= {**self.calibrate(run, data, forecasts), **_keep_judged(arrays, newest)}
         self.run = run
         return self
+
+    def _cut_windows(self, panel: Panel, splits: Splits) -> Windows:
+        """The windows of the recipe's lags, with enough of validation for its quantiles."""
+        windows = cut_windows(panel, splits, self.recipe.lags)
+        log.info("%s: %s", type(self).__name__, windows)
+        levels = self.recipe.intervals.quantiles
+        advice = explain_short(panel, self.recipe.lags)
+        calibration.refuse_few(len(windows.validation), levels, advice)
+        return windows
 
     def _take_meaning(self, panel: Panel) -> None:
         """Complete the recipe for a panel, without what an earlier fit took from its own."""
