@@ -1,10 +1,11 @@
 """The command, as `python -m forecaster`."""
 
+import os
 import signal
 import sys
 import threading
 from io import TextIOWrapper
-from types import TracebackType
+from types import FrameType, TracebackType
 
 
 def main() -> None:
@@ -23,12 +24,22 @@ def main() -> None:
     from forecaster.cli.app import main as run  # noqa: PLC0415 (after the handlers are set)
 
     if interruptible:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         run()
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; end at once while a module loads, whose compiled code may abort."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _print_briefly(

@@ -91,7 +91,7 @@ def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
     assert {"ds", "ds_local", "lag", "share"} <= set(content["hours"][0])
     assert {"id", "name", "gradient", "ablation", "share"} <= set(content["neighbours"][0])
     assert content["sentence"].startswith("Hours: attention and ablation ")
-    assert " Neighbours: gradient and ablation " in content["sentence"]
+    assert " Neighbours: " in content["sentence"]
 
 
 def test_delays_are_in_the_json_of_a_directed_graph_only() -> None:

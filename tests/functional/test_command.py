@@ -152,7 +152,7 @@ def test_doctor_prints_data_when_asked(
     code, output, _ = run("doctor", panel_folder, "--json")
     topics = [finding["topic"] for finding in json.loads(output)["findings"]]
     assert code == 0
-    assert topics[:2] == ["gaps", "clock changes"]
+    assert {"gaps", "clock changes"} < {*topics}
     assert not (tmp_path / "panel-doctor").exists()
 
 

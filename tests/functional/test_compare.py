@@ -190,7 +190,7 @@ def test_where_nothing_could_be_tested_the_command_fails(run: Run, table: Path) 
 
 
 def test_a_table_too_short_for_every_model_is_the_datas_fault(run: Run, tmp_path: Path) -> None:
-    days = pd.date_range("2021-01-01", periods=40, freq="D").astype(str)
+    days = pd.date_range("2021-03-01", periods=40, freq="D").astype(str)  # the clock changes
     pd.DataFrame({"time": days, "a": range(40), "b": 7}).to_csv(tmp_path / "s.csv", index=False)
     words = ("--set", 'evaluation.models=["SeasonalNaive"]', "--timezone", "Europe/Paris")
     code, _, errors = run("run", tmp_path / "s.csv", "--out", tmp_path / "out", *words)

@@ -41,7 +41,8 @@ def ask(run: Run, folder: Path, *words: object, model: str = "run") -> tuple[int
     return run("explain", folder / model, "--panel", folder / "panel", *words)
 
 
-def test_a_page_says_why(run: Run, folder: Path) -> None:
+def test_a_page_says_why(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     code, text, errors = ask(run, folder, "--at", AT, "--location", "place 3")
     assert code == 0, errors
     words = " ".join(text.split())

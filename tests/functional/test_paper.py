@@ -78,7 +78,7 @@ def test_the_recipe_has_every_number_of_the_paper() -> None:
     recipe = read_recipe(RECIPE)
     assert recipe.trips is not None
     assert recipe.trips.min_demand == 10.0  # section 3.1.1, footnote
-    assert recipe.trips.demand_hours is None  # over all hours
+    assert recipe.trips.demand_hours == "2009-01-01:2016-06-30"  # all hours
     assert recipe.splits.train == (("2009-01-01", "2011-12-31"), ("2012-07-01", "2015-06-30"))
     assert recipe.splits.validation == (("2012-01-01", "2012-06-30"),)
     assert recipe.splits.test == (("2015-07-01", "2016-06-30"),)

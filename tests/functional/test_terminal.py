@@ -25,8 +25,9 @@ def lines_at(width: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.mark.parametrize("width", [100, 80, 61, 47])
 def test_a_table_leaves_out_its_last_columns_where_the_line_is_narrow(
-    width: int, capsys: pytest.CaptureFixture[str]
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     lines = lines_at(width, capsys)
     text = "\n".join(lines)
     assert max(map(len, lines)) <= width

@@ -18,5 +18,5 @@ class Nothing:
     """A checkup without a fact or a finding."""
 
     facts = defaultdict(str)  # noqa: RUF012 (never changed)
-    findings = ()
+    findings = by_level = ()
     verdict_level = verdict = ""

@@ -389,10 +389,12 @@ def test_the_time_left_is_within_twice_after_a_tenth(
             progress.count_tree(
                 SimpleNamespace(iteration=tree, evaluation_result_list=[("", "l2", error, False)])
             )
-            if whole / 10 <= now[0] < whole and not tree % TOLD_TREES:
-                estimate, truth = progress.seconds_left(), whole - now[0]
+            if tree % TOLD_TREES:
+                continue
+            estimate, truth = progress.seconds_left(), whole - now[0]
+            if whole / 10 <= now[0] < whole:
                 assert estimate is not None
-                if truth > whole / 20:  # before that, seconds
+                if truth > whole / 10:  # the last model may be larger than the mean: nobody knows
                     assert truth / 2 <= estimate <= 2 * truth
         progress.end_model(number + 1)
     assert progress.seconds_left() == 0.0

@@ -241,7 +241,9 @@ class BoostingProgress:
             mean = float(self._best + PATIENCE)
         else:
             mean = math.sqrt(max(self._trees, 1) * MANY_TREES)
-        return sum(self._finished) + max(self._trees, mean) + (left - 1) * mean
+        least = max(self._trees, min(self._best + PATIENCE, MANY_TREES))  # it ends no earlier
+        present = max(least, mean)
+        return sum(self._finished) + present + (left - 1) * mean
 
     def seconds_left(self) -> float | None:
         """Estimate the time that the remaining trees take."""

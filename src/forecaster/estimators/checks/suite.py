@@ -36,7 +36,8 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
     def make_estimator(recipe: Recipe) -> Estimator:
         estimator = make(recipe=recipe)
         if not isinstance(estimator, Estimator):
-            raise ConfigError(f"make(recipe=recipe) returned {estimator!r}; {NEED}")
+            kind = type(estimator).__name__
+            raise ConfigError(f"make(recipe=recipe) returned an object of type {kind}; {NEED}")
         estimator.falls_back = False  # its own forecasts are checked
         return estimator
 
