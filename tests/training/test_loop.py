@@ -258,7 +258,7 @@ def test_T2_a_signal_in_validation_does_not_wait_for_its_end(
 
 @pytest.mark.slow
 def test_T2_a_second_signal_ends_at_once_and_harms_no_file(processes: Any, tmp_path: Path) -> None:
-    changes = {"epochs": 20, "patience": 20}
+    changes = {"epochs": 2_000, "patience": 2_000}  # never finished
     process = processes.start(complete, tmp_path, 0, 1, 0, {**changes, "checkpoint_steps": 1})
     path = tmp_path / "run" / SLOTS[1] / MANIFEST
     while not path.exists():
