@@ -36,8 +36,7 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
     def make_estimator(recipe: Recipe) -> Estimator:
         estimator = make(recipe=recipe)
         if not isinstance(estimator, Estimator):
-            kind = type(estimator).__name__
-            raise ConfigError(f"make(recipe=recipe) returned an object of type {kind}; {NEED}")
+            raise ConfigError(f"make(recipe=recipe) returned a {type(estimator).__name__}; {NEED}")
         estimator.falls_back = False  # its own forecasts are checked
         return estimator
 
