@@ -1,10 +1,12 @@
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError
 from forecaster.estimators.areas import add_areas, read_areas, total_areas
@@ -155,6 +157,22 @@ def test_areas_have_totals_too(forecast_a_day: tuple[Panel, SeasonalNaive]) -> N
     parts = alone[alone["unique_id"].isin(panel.locations.ids[:2])].groupby("day")["y_hat"].sum()
     np.testing.assert_allclose(west["y_hat"], parts.reindex(west.index), rtol=1e-5)
     assert (west["q10"] <= west["y_hat"]).all()
+
+
+def test_totals_follow_past_forecasts_of_the_same_weather(
+    forecast_a_day: tuple[Panel, SeasonalNaive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel, model = forecast_a_day
+    asked: list[str] = []
+    past_totals = type(model).past_totals
+
+    def note(self: SeasonalNaive, panel: Panel, origin: int, weather: Weather) -> Any:
+        asked.append(weather)
+        return past_totals(self, panel, origin, weather)
+
+    monkeypatch.setattr(type(model), "past_totals", note)
+    total_areas(model.forecast(panel, panel.times[-51]), None, model, panel, "persist")
+    assert asked == ["persist"]
 
 
 def test_a_run_without_residuals_is_refused_with_a_remedy(

@@ -95,7 +95,7 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     if areas is not None:
         table = add_areas(table, areas, estimator, data, weather, what_if)
     if by == "day":
-        table = total_areas(table, areas, estimator, data)
+        table = total_areas(table, areas, estimator, data, weather)
     if target is not None:
         terminal.say(f"{count_of(target.upsert(table), 'row')} in {target.name}")
     if out is not None:

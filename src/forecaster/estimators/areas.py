@@ -160,7 +160,11 @@ def add_areas(
 
 
 def total_areas(
-    table: pd.DataFrame, areas: Areas | None, estimator: Estimator, panel: Panel
+    table: pd.DataFrame,
+    areas: Areas | None,
+    estimator: Estimator,
+    panel: Panel,
+    weather: Weather = "observed",
 ) -> pd.DataFrame:
     """The totals over days and over the horizon of a forecast's table.
 
@@ -169,10 +173,11 @@ def total_areas(
         areas: by the panel's locations; None: none.
         estimator: for the intervals of the totals.
         panel: as for the forecast.
+        weather: the future covariates of the forecast.
     """
     panel, origin = reach_origin(panel, table["cutoff"].iloc[0])
     run, matched = estimator.adapt(panel, origin + 1)
-    past = estimator.past_totals(panel, origin)
+    past = estimator.past_totals(panel, origin, weather)
     if areas is None:
         return sum_table(table, panel, origin, run, past=past)
     is_area = table["unique_id"].isin(areas.names)

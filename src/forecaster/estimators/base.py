@@ -137,6 +137,11 @@ class Estimator(ABC):
         """The name in tables of a comparison."""
         return type(self).__name__
 
+    @property
+    def variant(self) -> str:
+        """What tells it from others of its class with the same recipe; usually nothing."""
+        return ""
+
     # Defined by each estimator.
 
     @abstractmethod

@@ -293,7 +293,12 @@ def known_part(run: Run, panel: Panel) -> Panel:
 
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:
-    """The run's training steps among those of a panel and of the horizon after it."""
+    """The run's training steps among those of a panel and of the horizon after it.
+
+    Validation steps are not among them, also where a last fit has learned from them (refits of
+    Ridge): their errors are a little smaller than those to come, but without them nothing would
+    follow outcomes for weeks after a refit.
+    """
     steps = len(panel.values) + run.recipe.lags.horizon
     return splits_of(run).mask("train", panel.clock, panel.clock.axis(panel.start, steps))
 

@@ -516,6 +516,10 @@ def evaluate(
     weathers = usable_weathers(panel, weather)
     kinds: dict[str, str] = {}
     for model in models:
+        if days is not None and not model.saves:
+            raise ConfigError(
+                f"{model.label} cannot be refitted on the way; leave it out, or refit"
+            )
         if model.run is None:
             model.fit(panel, splits)
         seed = model.recipe.training.seed if model.seeded else 0
@@ -627,7 +631,7 @@ def _row_key(model: Estimator) -> str:
     """The hash that models of one row share: of the recipe without its seed, and of the graph."""
     recipe = change(model.recipe, {"training": {"seed": 0}}, source="the recipe")
     graph = model.run.parents.get("graph", "") if model.run is not None else ""
-    return recipe.digest() + graph
+    return recipe.digest() + graph + model.variant
 
 
 def _number_duplicates(names: list[str]) -> list[str]:

@@ -48,6 +48,17 @@ def test_regressors_are_named_by_their_models(panel: Panel, splits: Splits) -> N
     assert names == ["Regression(DummyRegressor)", "Regression(KNeighborsRegressor)"]
 
 
+def test_two_regressors_of_one_class_are_two_rows(panel: Panel, splits: Splits) -> None:
+    models = [fc.Regression(lambda n=n: KNeighborsRegressor(n), RECIPE, rows=997) for n in (3, 7)]
+    names = [row.name for row in fc.evaluate(models, panel, splits).rows]
+    assert names == ["Regression(KNeighborsRegressor)", "Regression(KNeighborsRegressor) 2"]
+
+
+def test_a_regressor_is_not_refitted_on_the_way(panel: Panel, splits: Splits) -> None:
+    with pytest.raises(ConfigError, match="cannot be refitted"):
+        fc.evaluate([fc.Regression(LinearRegression, RECIPE)], panel, splits, refit="7d")
+
+
 def test_a_long_horizon_has_a_model_for_some_steps(panel: Panel, splits: Splits) -> None:
     recipe = RECIPE.model_copy(update={"lags": RECIPE.lags.model_copy(update={"horizon": 30})})
     model = fc.Regression(LinearRegression, recipe, rows=997).fit(panel, splits)

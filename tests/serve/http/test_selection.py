@@ -84,6 +84,7 @@ def test_a_page_of_a_box_can_be_an_arrow_stream(shared_service: Running, panel: 
         ("box=-181,0,1,1", "bad_box"),
         ("limit=3&after=nowhere", "unknown_location"),
         ("after=L0001", "bad_selection"),
+        ("limit=3&data_version=0", "bad_selection"),
         ("location=L0001&limit=3", "bad_selection"),
     ],
 )

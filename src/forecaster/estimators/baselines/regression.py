@@ -85,6 +85,11 @@ class Regression(Estimator):
             name = type(self._models[0] if self._models else self.make_model()).__name__
         return f"Regression({name})"
 
+    @property
+    def variant(self) -> str:
+        """What makes the models, and from how many rows."""
+        return f"{id(self.make_model)} {self.rows}"
+
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales."""
         return scale_shapes(sizes)

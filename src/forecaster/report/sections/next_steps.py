@@ -131,7 +131,8 @@ def forecast_next(estimator: Estimator, panel: Panel) -> NextSteps:
         table = add_areas(table, areas, estimator, panel, weather)
         chosen, names = [*areas.names, *chosen], [TOTAL, *names]
         observed = np.column_stack([sum_observed(panel.values), observed])
-    sums = total_areas(table, areas, estimator, panel) if panel.kind == "count" else None
+    is_count = panel.kind == "count"
+    sums = total_areas(table, areas, estimator, panel, weather) if is_count else None
     past = max(LEAST_PAST, min(3 * K, MOST_PAST)) + origin - last
     columns = _columns(estimator.quantile_levels)
     ahead = panel.instants(np.arange(origin + 1, origin + 1 + K))

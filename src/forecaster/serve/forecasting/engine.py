@@ -94,9 +94,9 @@ class Engine:
         """Return the forecast from an origin, by default the newest, and the data's age."""
         return await self._forecast(self.model, self.data.snapshot, origin)
 
-    def kept_forecast(self, origin: int | None, version: int) -> tuple[Forecast, Freshness]:
+    def kept_forecast(self, origin: int, version: int) -> tuple[Forecast, Freshness]:
         """Return a forecast of some version of the data that was answered not long ago."""
-        forecast = self._cache.get(ForecastKey(self.model.digest, version, origin or 0))
+        forecast = self._cache.get(ForecastKey(self.model.digest, version, origin))
         if forecast is None:
             detail = "the data or the run has changed since the first page; begin without after"
             raise Problem(409, "data_changed", detail)

@@ -105,6 +105,8 @@ async def forecast(  # noqa: PLR0913, PLR0917 (the parameters of its URL)
     origin = None if at is None else find_origin(engine, at)
     if data_version is None:
         result, freshness = await engine.forecast(origin)
+    elif origin is None:
+        raise Problem(422, "bad_selection", "data_version goes with at, as in the header Link")
     else:
         result, freshness = engine.kept_forecast(origin, data_version)
     if location is None:

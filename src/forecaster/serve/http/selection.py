@@ -67,7 +67,8 @@ class Selection(NamedTuple):
         wanted = self._replace(after=result.locations.ids[columns[-1]])
         if not wanted.columns(result.locations):
             return {}
-        named = wanted._replace(data_version=result.key.version)._asdict()
+        version = None if result.provisional else result.key.version  # those are not kept
+        named = wanted._replace(data_version=version)._asdict()
         query = {name: value for name, value in named.items() if value is not None}
         query |= {"at": utc_text(result.origin)} | ({"format": form} if form else {})
         return {"Link": f'</v1/forecast?{urlencode(query)}>; rel="next"'}
