@@ -106,6 +106,23 @@ def test_a_date_is_its_first_moment() -> None:
         assert read_times(values, kind) == ([midnight], True, [])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun 01 Jun 2014",
+        "Sunday, June 1, 2014",
+        "So, 01.06.2014",
+        "dim. 1 juin 2014",
+        "Dom 1/6/2014",
+    ],
+)
+def test_the_day_of_the_week_before_a_date_is_passed_over(text: str) -> None:
+    seconds, naive, faults = read_times([text, text.replace("1", "22", 1).replace("022", "22")])
+    assert faults == []
+    assert naive
+    assert seconds[0] == int(datetime(2014, 6, 1, tzinfo=UTC).timestamp())
+
+
 def test_I14_different_offsets_in_one_column_are_honoured() -> None:
     texts = ["2014-06-01T12:00Z", "2014-06-01T08:00-04:00", "2014-06-01T17:30+05:30"]
     assert read_times(texts) == ([int(NOON.timestamp())] * 3, False, [])

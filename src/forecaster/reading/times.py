@@ -26,8 +26,14 @@ _CLOCK = (
     r"\s*(?P<half>[AaPp]\.?[Mm]\.?)?)?"
 )
 _OFFSET = r"\s*(?P<offset>Z|UTC|GMT|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)?$"
+_WEEKDAY = (  # in English, German, French and Spanish; it tells nothing that the date does not
+    r"^(?:(?i:mon|tue|wed|thu|fri|sat|sun|mo|di|mi|do|fr|sa|so|lun|mar|mer|jeu|ven|sam|dim|mié|jue"
+    r"|vie|sáb|dom)[^\W\d_]*[.,]{0,2} +)?"
+)
 _MONTH = r"(?P<word>[^\W\d_]{3,10})\.?"
-_DAY_AND_MONTH = r"^(?P<one>\d{1,2})(?P<mark>[./-])(?P<two>\d{1,2})[./-](?P<year>\d{4}|(?<!-)\d\d)"
+_DAY_AND_MONTH = (
+    _WEEKDAY + r"(?P<one>\d{1,2})(?P<mark>[./-])(?P<two>\d{1,2})[./-](?P<year>\d{4}|(?<!-)\d\d)"
+)
 # The forms beside ISO 8601; each has a named group for what it tells.
 _FORMS = tuple(
     re.compile(pattern)
@@ -37,8 +43,13 @@ _FORMS = tuple(
         r"^(?P<year>(?:19|20)\d\d)(?P<month>0[1-9]|1[0-2])(?P<day>[0-3]\d)"
         r"(?:[T :_-]?(?P<hour>[01]\d|2[0-4])(?::?(?P<minute>[0-5]\d)(?::?(?P<second>[0-5]\d))?)?)?"
         + _OFFSET,
-        r"^(?P<day>\d{1,2})[-. /]+" + _MONTH + r"[-. ,/]+(?P<year>\d{4})" + _CLOCK + _OFFSET,
-        r"^" + _MONTH + r"[ -](?P<day>\d{1,2}),? +(?P<year>\d{4})" + _CLOCK + _OFFSET,
+        _WEEKDAY
+        + r"(?P<day>\d{1,2})[-. /]+"
+        + _MONTH
+        + r"[-. ,/]+(?P<year>\d{4})"
+        + _CLOCK
+        + _OFFSET,
+        _WEEKDAY + _MONTH + r"[ -](?P<day>\d{1,2}),? +(?P<year>\d{4})" + _CLOCK + _OFFSET,
         r"^" + _MONTH + r"[-. /]+(?P<year>\d{4})$",
         r"^(?P<year>\d{4})(?:[/.]| ?M)(?P<month>\d{1,2})$",
         r"^(?P<month>\d{1,2})[/.-](?P<year>\d{4})$",
