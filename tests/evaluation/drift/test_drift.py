@@ -86,6 +86,7 @@ def test_with_few_days_of_validation_errors_are_not_judged_and_the_rest_is(drift
     assert drift.unjudged is not None
     assert drift.unjudged.startswith("13 days of validation with scores")
     assert (drift.places[0].kind, drift.advice) == ("silent", "look")
+    assert replace(drift, places=()).to_json()["advice"] == "unknown"
     findings = to_findings(drift)
     assert findings.findings[0].text == f"not judged yet: {drift.unjudged}"
     assert "the next `forecaster update` validates on as many" in drift.unjudged

@@ -20,7 +20,7 @@ from forecaster.evaluation.drift.scores import DaySums, find_spans, score_days
 from forecaster.evaluation.drift.sequential import WEEK_DAYS, Watch, watch
 from forecaster.panel.panel import Panel
 
-Advice = Literal["nothing", "update", "look"]
+Advice = Literal["nothing", "update", "look", "unknown"]
 
 ERROR, BIAS, COVERAGE = 0.1, 0.05, 0.05  # that a week may be off validation without consequence
 MANY_EDGES = 0.05  # of the graph's edges, changed: the graph is another
@@ -49,7 +49,9 @@ class Drift:
         """What to do: update comes before looking at single locations."""
         if self.reasons:
             return "update"
-        return "look" if self.places else "nothing"
+        if self.places:
+            return "look"
+        return "nothing" if self.unjudged is None else "unknown"
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ def advise(drift: Drift) -> str:
             return f"Update the run: {'; '.join(drift.reasons)}{look}"
         case "look":
             return f"Look at {_name_places(drift)}"
-    if drift.unjudged is not None:
-        return "Nothing to do by values, locations and graph; errors cannot be judged yet"
+        case "unknown":
+            return "Nothing to do by values, locations and graph; errors cannot be judged yet"
     return "Nothing to do: the world is the one that the run has learned"
 
 
