@@ -216,6 +216,8 @@ def test_far_ahead_ridge_stands_in_for_trees() -> None:
     )
     assert [member.name for member in near.members] == [*usual]
     assert [member.name for member in far.members] == [*usual[:-1], "Ridge"]
+    seeds = Ensemble(recipe=Recipe.of({"lags": {"horizon": 24}, "ensemble": {"seeds": 3}}))
+    assert "Boosting" not in seeds.recipe.ensemble.members  # seeds alone name no members
     named = Ensemble(recipe=Recipe.of({"lags": {"horizon": 24}, "ensemble": {"members": usual}}))
     assert [member.name for member in named.members] == [*usual]
 

@@ -79,7 +79,7 @@ class Ensemble(Estimator):
             raise ConfigError("Ensemble: a recipe and a preset; give only one of them")
         super().__init__(complete(recipe or Recipe(preset=preset or "best")))
         self.graph = graph
-        self._names_members = recipe is not None and recipe.ensemble is not None
+        self._names_members = recipe is not None and _names_members(recipe)
         self._made: tuple[Recipe, tuple[Member, ...]] | None = None
         self._views: tuple[tuple[Arrays, Mapping[str, MemberArrays]], ...] = ()  # latest last
 
@@ -345,14 +345,15 @@ def complete(recipe: Recipe) -> Recipe:
 
     Far ahead `Ridge` stands in for the one that has a large model of each step.
     """
-    if recipe.ensemble is not None:
-        return recipe
-    config = EnsembleConfig()
-    if recipe.lags.horizon >= MANY_STEPS:
-        config = EnsembleConfig(
-            members=tuple(STAND_IN if name == SLOW else name for name in config.members)
-        )
+    config = recipe.ensemble or EnsembleConfig()
+    if not _names_members(recipe) and recipe.lags.horizon >= MANY_STEPS:
+        names = tuple(STAND_IN if name == SLOW else name for name in config.members)
+        config = config.model_copy(update={"members": names})
     return recipe.model_copy(update={"ensemble": config})
+
+
+def _names_members(recipe: Recipe) -> bool:
+    return recipe.ensemble is not None and "members" in recipe.ensemble.model_fields_set
 
 
 def count_known(arrays: Arrays) -> int:
