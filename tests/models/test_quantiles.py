@@ -180,4 +180,4 @@ def test_stacked_quantiles_and_their_gradient_are_plain_sums_to_the_bit(
 
 def test_the_gradient_of_stacked_quantiles_is_their_slope(draw: Draw) -> None:
     forecast, h, unit = draw(3, 2, 4), draw(3, 5, 2, 4).requires_grad_(), draw(3, 2, 4).exp()
-    torch.autograd.gradcheck(lambda x: stack_quantiles(forecast, x, 1, unit), (h,))
+    assert torch.autograd.gradcheck(lambda x: stack_quantiles(forecast, x, 1, unit), (h,))

@@ -258,4 +258,6 @@ def test_pinball_gradient_is_the_slope_of_the_loss() -> None:
     steps = torch.tensor([-1.0, 0.5], dtype=torch.float64)[:, None, None]
     quantiles = (forecast[:, None] + steps).requires_grad_()
     levels = torch.tensor([0.25, 0.75], dtype=torch.float64)
-    torch.autograd.gradcheck(lambda q: sum_pinball(q, target, observed, levels), (quantiles,))
+    assert torch.autograd.gradcheck(
+        lambda q: sum_pinball(q, target, observed, levels), (quantiles,)
+    )

@@ -96,7 +96,7 @@ def saved(panel: Panel, tmp_path: Path) -> Saved:
     return take_apart(tmp_path / "panel")
 
 
-def refuse(folder: Path, match: str) -> None:
+def assert_refused(folder: Path, match: str) -> None:
     with pytest.raises(ArtifactError, match=match) as caught:
         Panel.open(folder)
     assert caught.value.exit_code == 4
@@ -199,7 +199,7 @@ def test_S1_a_missing_file_is_named(saved: Saved) -> None:
     for name in sorted(path.name for path in saved.folder.iterdir()):
         content = (saved.folder / name).read_bytes()
         (saved.folder / name).unlink()
-        refuse(saved.folder, name)
+        assert_refused(saved.folder, name)
         (saved.folder / name).write_bytes(content)
     Panel.open(saved.folder)
 
@@ -210,7 +210,7 @@ def test_S1_a_cut_or_longer_file_is_named(saved: Saved) -> None:
         cuts = [content[: len(content) * part // 7] for part in range(7)]
         for other in (*cuts, content[:-1], content + b"\0"):
             (saved.folder / name).write_bytes(other)
-            refuse(saved.folder, name)
+            assert_refused(saved.folder, name)
         (saved.folder / name).write_bytes(content)
     Panel.open(saved.folder)
 
@@ -228,7 +228,7 @@ def test_S1_a_flipped_bit_is_found_before_any_value_is_used(
             altered = bytearray(content)
             altered[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
             (saved.folder / name).write_bytes(altered)
-            refuse(saved.folder, "damaged")
+            assert_refused(saved.folder, "damaged")
         (saved.folder / name).write_bytes(content)
     assert read == []
 
@@ -269,7 +269,7 @@ def test_S5_rows_dropped_doubled_or_out_of_order_are_refused(
         order = AXIS_EDITS[edit](list(range(STEPS)), at)
         for steps in (STEPS, len(order)):  # whether or not the manifest joins in
             saved.forge_table(saved.table().take(order), steps=steps)
-            refuse(saved.folder, "time axis is not the one|rows, its manifest says")
+            assert_refused(saved.folder, "time axis is not the one|rows, its manifest says")
 
 
 @pytest.mark.parametrize("shift_ms", [1, -1, 1_000, 60_000, 3_600_000, -3_600_000])
@@ -279,14 +279,14 @@ def test_S5_shifted_times_are_refused(saved: Saved, shift_ms: int) -> None:
         times = table["time"].cast(pa.int64()).to_numpy().copy()
         times[list(rows)] += shift_ms
         saved.forge_table(table.set_column(0, "time", pa.array(times).cast(tables.TIME)))
-        refuse(saved.folder, "time axis is not the one")
+        assert_refused(saved.folder, "time axis is not the one")
 
 
 def test_S5_a_missing_time_is_refused(saved: Saved) -> None:
     times = saved.table()["time"].to_pylist()
     times[7] = None
     saved.forge_table(saved.table().set_column(0, "time", pa.array(times, tables.TIME)))
-    refuse(saved.folder, "time axis is not the one")
+    assert_refused(saved.folder, "time axis is not the one")
 
 
 def test_S5_covariates_that_end_before_the_values_are_refused(saved: Saved) -> None:
@@ -295,7 +295,7 @@ def test_S5_covariates_that_end_before_the_values_are_refused(saved: Saved) -> N
         for name in ("covariates.parquet", "local_covariates_0.parquet")
     }
     saved.forge(files, known_steps=23)
-    refuse(saved.folder, "covariates cover 23 steps, values 29")
+    assert_refused(saved.folder, "covariates cover 23 steps, values 29")
 
 
 # ------------------------------------------------------------------------ S6: null, 0, −0.0
@@ -317,7 +317,7 @@ def test_S6_a_nan_or_infinity_on_disk_is_refused(saved: Saved, logical: str, val
     column[5] = value
     forged = table.set_column(1, table.column_names[1], pa.array(column, pa.float32()))
     saved.forge_table(forged, f"{logical}.parquet")
-    refuse(saved.folder, "contains NaN or infinite values; missing values must be null")
+    assert_refused(saved.folder, "contains NaN or infinite values; missing values must be null")
 
 
 @pytest.mark.parametrize("column", ["lat", "share"])
@@ -328,7 +328,7 @@ def test_S6_a_nan_in_the_location_table_is_refused(saved: Saved, column: str) ->
     place = table.column_names.index(column)
     forged = table.set_column(place, column, pa.array([1.0, float("nan"), 1.0]))
     saved.forge_table(forged, "locations.parquet")
-    refuse(saved.folder, "contains NaN; missing values must be null")
+    assert_refused(saved.folder, "contains NaN; missing values must be null")
 
 
 # ------------------------------------------------------------------------ S9: hostile folders
@@ -673,20 +673,20 @@ def test_S9_a_hostile_folder_is_refused_and_does_no_harm(saved: Saved, name: str
     forge(saved)
     before = snapshot(saved.folder.parent, saved.folder)
     with memory_below(MEMORY_LIMIT_BYTES):
-        refuse(saved.folder, message)
+        assert_refused(saved.folder, message)
     assert snapshot(saved.folder.parent, saved.folder) == before
 
 
 def test_S9_a_manifest_that_is_a_folder_is_refused(saved: Saved) -> None:
     in_place_of(saved.folder / MANIFEST, Path.mkdir)
-    refuse(saved.folder, "not a plain file")
+    assert_refused(saved.folder, "not a plain file")
 
 
 def test_S9_more_columns_than_any_panel_has_are_refused(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "MAX_COLUMNS", PLACES)  # 10⁶ of them take seconds to write
-    refuse(saved.folder, "too large: 6 columns, at most 3")
+    assert_refused(saved.folder, "too large: 6 columns, at most 3")
     monkeypatch.setattr(parquet, "MAX_COLUMNS", 6)
     Panel.open(saved.folder)
 
@@ -695,7 +695,7 @@ def test_S9_more_than_the_machines_memory_is_refused(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_PAGE_SIZE" else 71)
-    refuse(saved.folder, "need 72 bytes in memory; this machine has 71")
+    assert_refused(saved.folder, "need 72 bytes in memory; this machine has 71")
 
 
 def test_S9_altered_bytes_with_a_fitting_manifest_do_no_harm(saved: Saved, rounds: Rounds) -> None:

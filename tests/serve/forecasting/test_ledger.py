@@ -136,6 +136,7 @@ def test_a_challenger_that_becomes_current_leaves_the_shadow(
     Versions(tmp_path / "runs").promote("v0001")
     wait_until(lambda: shadowed.get("/v1/run").json["version"] == "v0001")
     wait_until(lambda: shadowed.get("/v1/run").json["shadow"]["version"] == "v0002")
+    assert shadowed.get("/v1/run").json["version"] == "v0001"
 
 
 def test_a_challenger_that_cannot_forecast_is_named_and_the_service_goes_on(

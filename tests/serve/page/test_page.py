@@ -515,6 +515,7 @@ def test_another_run_brings_its_own_places(tab: Callable[..., Any], stub: Stub) 
     stub.routes["/v1/forecast"] = lambda _: Answer(town.forecast() | {"model": "another"})
     page.evaluate("dispatchEvent(new Event('online'))")
     page.locator("#name", has_text="Renamed").wait_for()
+    assert "Renamed by the new run" in (page.locator("#name").text_content() or "")
 
 
 def test_what_is_not_known_of_a_place_is_said(tab: Callable[..., Any], stub: Stub) -> None:
