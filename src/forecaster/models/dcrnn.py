@@ -23,7 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.open_first import OpenFirst, feed_back
+from forecaster.models.open_first import feed_back, roll_out_open
 from forecaster.models.shared_inputs import SharedInputs
 
 
@@ -131,11 +131,9 @@ class DCRNNNetwork(Network):
         """Return x̂_{t+1…t+K}; there is no quantile head."""
         del with_quantiles
         self.check_sizes(history, ahead, truth)
-        if ahead.open is None:
-            return self._forecast(history, ahead, truth, forced)
-        order = OpenFirst.of(ahead.open)
-        arranged = None if truth is None else order.arrange_truth(truth)
-        return order.restore(self._forecast(history, order.arrange(ahead), arranged, forced))
+        return roll_out_open(
+            ahead, truth, lambda ahead, truth: self._forecast(history, ahead, truth, forced)
+        )
 
     def _forecast(
         self,

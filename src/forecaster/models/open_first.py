@@ -5,6 +5,7 @@ open one before it, as in a history, whose lags skip closed steps. A location th
 others are open is fed its last value, as histories are filled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,19 @@ class OpenFirst:
         """The outputs in order of time."""
         inverse = self.steps.argsort(dim=1)
         return Outputs(*(_take(part, inverse) for part in outputs))
+
+
+def roll_out_open(
+    ahead: State,
+    truth: Float[Tensor, "N B T"] | None,
+    roll_out: Callable[[State, Float[Tensor, "N B T"] | None], Outputs],
+) -> Outputs:
+    """The outputs of a roll-out over the open steps of each window: all without opening hours."""
+    if ahead.open is None:
+        return roll_out(ahead, truth)
+    order = OpenFirst.of(ahead.open)
+    arranged = None if truth is None else order.arrange_truth(truth)
+    return order.restore(roll_out(order.arrange(ahead), arranged))
 
 
 def feed_back(

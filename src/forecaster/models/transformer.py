@@ -23,7 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
-from forecaster.models.open_first import OpenFirst, feed_back
+from forecaster.models.open_first import feed_back, roll_out_open
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
 from forecaster.models.randomness import Dropout
@@ -85,11 +85,9 @@ class TransformerNetwork(Network):
             raise ConfigError("a Transformer has no scheduled sampling; leave out sampling_decay")
         head = self.quantiles if with_quantiles else None
         self.check_sizes(history, ahead, truth)
-        if ahead.open is None:
-            return self._forecast(history, ahead, truth, head)
-        order = OpenFirst.of(ahead.open)
-        arranged = None if truth is None else order.arrange_truth(truth)
-        return order.restore(self._forecast(history, order.arrange(ahead), arranged, head))
+        return roll_out_open(
+            ahead, truth, lambda ahead, truth: self._forecast(history, ahead, truth, head)
+        )
 
     def _forecast(
         self,
