@@ -126,11 +126,10 @@ def test_a_zone_of_a_time_is_kept(postgres: Server, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("readings", ["postgres", "mariadb"], indirect=True)  # not files
 def test_a_wrong_password_is_told_without_it(
     readings: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "127.0.0.1" not in readings:
-        pytest.skip("files have no password")
     monkeypatch.setenv("FORECASTER_DATABASE_PASSWORD", "falsch-5521")
     with pytest.raises(ConfigError, match="the password in FORECASTER_DATABASE") as refusal:
         Query.parse(readings, "readings").read()
