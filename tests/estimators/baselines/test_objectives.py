@@ -1,5 +1,6 @@
 """Squares and the deviance of counts: what trees learn, and what their sums stand for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +97,9 @@ def test_measurements_have_no_such_deviance() -> None:
     speeds = small_city(kind="measurement")
     with pytest.raises(ConfigError, match="for counts, and these are measurements"):
         Boosting(POISSON).fit(speeds, SPLITS)
+
+
+def test_counts_that_are_all_zero_are_forecast_as_by_squares() -> None:
+    silent, origins = replace(PANEL, values=np.zeros_like(PANEL.values)), np.array([1_000])
+    poisson, squares = (Boosting(recipe).fit(silent, SPLITS) for recipe in (POISSON, RECIPE))
+    assert np.array_equal(poisson.predict(silent, origins), squares.predict(silent, origins))

@@ -8,6 +8,7 @@ from jaxtyping import Float32, Int64
 from forecaster.choices import Objective
 from forecaster.windows.scaling import Scale
 
+LEAST_TARGET = 1e-6  # relative to the mean, in place of zeros alone
 LIGHTGBM_NAMES: dict[Objective, str] = {"squares": "l2", "poisson": "poisson"}
 
 
@@ -56,8 +57,9 @@ class Poisson:
     def targets(
         self, truth: Float32[np.ndarray, " R"], location: Int64[np.ndarray, " R"]
     ) -> Float32[np.ndarray, " R"]:
-        """Counts relative to the location's mean."""
-        return np.asarray(truth / self._mean[location])
+        """Counts relative to the location's mean; LightGBM refuses a table of zeros alone."""
+        relative = truth / self._mean[location]
+        return np.asarray(relative if relative.any() else np.full_like(relative, LEAST_TARGET))
 
     def forecasts(self, sums: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
         """The log link undone."""
