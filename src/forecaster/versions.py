@@ -104,8 +104,10 @@ class Versions:
     def taken_back(self) -> frozenset[str]:
         """The versions that were current until an older one was made current instead."""
         manifest = read_manifest(self.folder, kind=KIND)
-        left = {m.before for m in _moves(manifest) if m.before and _is_older(m.version, m.before)}
-        return frozenset(left - {manifest.about["current"]})
+        taken_back = {
+            m.before for m in _moves(manifest) if m.before and _is_older(m.version, m.before)
+        }
+        return frozenset(taken_back - {manifest.about["current"]})
 
     def entries(self) -> tuple[Version, ...]:
         """All versions, the oldest first; one that is being trained too."""

@@ -239,8 +239,8 @@ def _open_mysql(ibis: Any, address: SplitResult, settings: dict[str, Any]) -> An
     defaults = {"connect_timeout": CONNECT_SECONDS, "charset": "utf8mb4", "autocommit": True}
     place = {"host": address.hostname, "port": address.port, "user": address.username}
     place["database"] = address.path.strip("/")
-    given = {name: value for name, value in place.items() if value}
-    connection = driver.connect(**defaults, **given, read_default_group="client", **settings)
+    endpoint = {name: value for name, value in place.items() if value}
+    connection = driver.connect(**defaults, **endpoint, read_default_group="client", **settings)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Unable to set session timezone")  # _SETTINGS do
         return ibis.mysql.from_connection(connection)

@@ -113,9 +113,11 @@ class PastForecasts:
         self._add(origins)
         first = int(origins[0]) + 1
         ahead = origins[:, None] - first + np.arange(1, K + 1)
-        known = ahead <= origin - first
-        outcomes[known] = self._predictor.outcomes(np.arange(first, origin + 1))[ahead[known]]
-        closed[known] = ~panel.alive(first, origin + 1)[ahead[known]]
+        is_observed = ahead <= origin - first
+        outcomes[is_observed] = self._predictor.outcomes(np.arange(first, origin + 1))[
+            ahead[is_observed]
+        ]
+        closed[is_observed] = ~panel.alive(first, origin + 1)[ahead[is_observed]]
         forecasts = np.stack([self._forecasts[step] for step in origins.tolist()])
         return PastTotals(forecasts, outcomes, closed)
 

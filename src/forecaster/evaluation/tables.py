@@ -469,8 +469,8 @@ def format_difference(difference: RelativeDifference | None) -> str:
 
 def difference_text(content: Content, model: str) -> str:
     """Return how much larger a model's RMSE is than that of the model all are compared with."""
-    found = content["differences"].get(model)
-    return MISSING if found is None else _difference(found["rmse"])
+    difference = content["differences"].get(model)
+    return MISSING if difference is None else _difference(difference["rmse"])
 
 
 def coverage_text(row: Content) -> str:

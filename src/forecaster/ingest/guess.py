@@ -69,7 +69,7 @@ def guess_recipe(
     config = check_stage(PanelConfig, panel, source="options")
     horizon = _steps_ahead(settings, config)
     shared = None if sources.covariates is None else read_shared(sources.covariates, rules)
-    known, past_only = split_covariates(rows, shared, config, horizon)
+    known_ahead, past_only = split_covariates(rows, shared, config, horizon)
     past_only += [name for name in config.past_only if name not in past_only]
     panel |= {"past_only": past_only} if past_only else {}
     learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # no test steps
@@ -80,7 +80,7 @@ def guess_recipe(
             **{key: value for key, value in settings.get("table", {}).items() if value},
             **_named_files(sources),
             "columns": table.layout.mapping(),
-            **({"known_ahead": known} if known else {}),
+            **({"known_ahead": known_ahead} if known_ahead else {}),
             **_static_columns(sources, rules),
         },
         "metrics": {"mape_cut": _mape_cut(learned)},

@@ -169,8 +169,8 @@ def read_shared(source: Table, rules: TableConfig) -> pa.Table:
     layout = complete_layout(TableLayout(find_time(table, name)), table)
     left_out = {layout.time, *parts_of(table, layout.time), *layout.ignored} - {KNOWN_AT}
     table = join_columns(table, layout)
-    kept = [c for c in table.column_names if c not in left_out]
-    named = table.select([layout.time, *kept]).rename_columns(["ds", *kept])
+    covariates = [c for c in table.column_names if c not in left_out]
+    named = table.select([layout.time, *covariates]).rename_columns(["ds", *covariates])
     return _drop_markers(named, rules.missing, ("ds",))
 
 
@@ -330,14 +330,14 @@ def split_covariates(
     further = {n: layer for n, layer in instants.layers.items() if n != VALUES}
     ahead = _held_ahead(instants.seconds, further, end, horizon)
     ahead -= {*config.past_only}
-    known = [name for name in further if name in ahead]
+    ahead_names = [name for name in further if name in ahead]
     past_only = [name for name in further if name not in ahead and name != config.censored]
     if shared is not None and KNOWN_AT not in shared.column_names:  # vintages say it themselves
         series = to_instants(read_wide(shared, None, "ds"), config)
         layers = {n: series.layers[VALUES][:, [i]] for i, n in enumerate(series.ids)}
         ahead = _held_ahead(series.seconds, layers, end, horizon) - {*config.past_only}
         past_only += [name for name in series.ids if name not in ahead]
-    return known, past_only
+    return ahead_names, past_only
 
 
 def _held_ahead(

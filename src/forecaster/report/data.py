@@ -96,8 +96,8 @@ class ReportData:
         """Begin a sentence on a number: `5 trips are expected`, `A speed of 5 is expected`."""
         subject = self.subject
         if subject is not None and self.panel.kind == "count" and _is_plural(subject):
-            one = f"1 {subject[:-1]} is expected"
-            return one if text == "1" else f"{text} {subject} are expected"
+            single = f"1 {subject[:-1]} is expected"
+            return single if text == "1" else f"{text} {subject} are expected"
         parts = ["total"] * total + ([subject] if subject is not None else []) or ["value"]
         article = "An" if parts[0][0].lower() in "aeio" else "A"
         return f"{article} {' '.join(parts)} of {text} is expected"

@@ -80,8 +80,8 @@ def _read_available() -> int:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return 0
-    found = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-    return 1024 * int(next(found, 0))
+    kibibytes = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return 1024 * int(next(kibibytes, 0))
 
 
 def _has_dropout(network: nn.Module) -> bool:

@@ -186,6 +186,6 @@ def _recur(
         x = state @ weights[A:] + auxiliary[:, k] @ weights[:A]
         forecasts.append(x)
         if p:
-            kept = np.where(is_open[:, k], x, state[:, :N])
-            state = np.concatenate([kept, state], axis=1)[:, : p * N]
+            last_values = np.where(is_open[:, k], x, state[:, :N])
+            state = np.concatenate([last_values, state], axis=1)[:, : p * N]
     return np.stack(forecasts, axis=1)

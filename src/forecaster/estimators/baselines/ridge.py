@@ -81,8 +81,8 @@ class Ridge(Estimator):
         ahead = origins[:, None] + np.array(steps)
 
         def of(n: int) -> Examples:
-            own = np.concatenate([auxiliary, local[..., n]], axis=2)
-            return scaled[past, n].astype(np.float64), own, truth[ahead, n]
+            covariates = np.concatenate([auxiliary, local[..., n]], axis=2)
+            return scaled[past, n].astype(np.float64), covariates, truth[ahead, n]
 
         return of
 

@@ -160,8 +160,8 @@ def _known(estimator: Estimator, panel: Panel) -> tuple[Panel, tuple[str, ...]]:
     unknown = tuple(new_ids(estimator.run, panel))
     if not unknown or len(unknown) == len(panel.locations):  # the latter is refused by `adapt`
         return panel, ()
-    known = tuple(identity for identity in panel.locations.ids if identity not in {*unknown})
-    return replace(panel.select(known), digest=panel.digest), unknown
+    ids = tuple(identity for identity in panel.locations.ids if identity not in {*unknown})
+    return replace(panel.select(ids), digest=panel.digest), unknown
 
 
 def _watches(validation: DaySums, new: DaySums) -> tuple[tuple[Watch, ...], str | None]:

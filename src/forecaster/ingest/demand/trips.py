@@ -192,9 +192,9 @@ def _find_coverage(trips: TripIngest, say: Say) -> TripIngest:
             f"times, or give {covers}: the days for which the files are complete"
         )
     empty = np.setdiff1d(np.arange(days[0], days[-1]), days)
-    found = FoundCoverage(span, tuple(empty))
+    coverage = FoundCoverage(span, tuple(empty))
     say(f"no {setting('covers', 'FROM:TO')}: from the first event to the last, "
-        f"{found.to_json()[FOUND_COVERAGE]}")  # fmt: skip
+        f"{coverage.to_json()[FOUND_COVERAGE]}")  # fmt: skip
     if len(empty):
         log.warning(
             "%s without any event, taken as missing and not as zero: %s; %s says that they "
@@ -202,7 +202,7 @@ def _find_coverage(trips: TripIngest, say: Say) -> TripIngest:
             setting("covers", "FROM:TO"),
         )  # fmt: skip
     inputs = [replace(i, covered=i.covered if i.covered.is_known else span) for i in trips.inputs]
-    return replace(trips, inputs=inputs, found=found)
+    return replace(trips, inputs=inputs, found=coverage)
 
 
 def _event_hours(
@@ -378,9 +378,9 @@ def _choose_zones(
     ids = [str(zone) for zone in cells["a"].tolist()]
     _, group = np.unique(linked_ids(ids, trips.renames), return_inverse=True)
     rides = np.bincount(group, weights=cells["rides"])[group]  # of a place under all its ids
-    known = np.ones(len(ids), bool) if candidates is None else np.isin(ids, candidates.ids)
-    enough = (rides >= trips.rules.min_demand * hours) & known
-    if candidates is not None and not known.any():
+    is_candidate = np.ones(len(ids), bool) if candidates is None else np.isin(ids, candidates.ids)
+    enough = (rides >= trips.rules.min_demand * hours) & is_candidate
+    if candidates is not None and not is_candidate.any():
         message = f"none of the zones {name_some(ids)} is among the candidates"
         raise DataError(
             f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
@@ -392,7 +392,7 @@ def _choose_zones(
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
     selected = order[: int(enough.sum())]
-    location = np.where(known, _QUIET, -1).astype(np.int64)
+    location = np.where(is_candidate, _QUIET, -1).astype(np.int64)
     location[selected] = np.arange(len(selected))
     chosen = [ids[n] for n in selected]
     if candidates is None:
@@ -461,13 +461,13 @@ def _instants(
 
 def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
     """Return the distinct UTC hours that the files cover."""
-    found, zone = trips.found, trips.panel.timezone
-    said = {item.covered for item in trips.inputs} - ({found.span} if found else set())
+    coverage, zone = trips.found, trips.panel.timezone
+    said = {item.covered for item in trips.inputs} - ({coverage.span} if coverage else set())
     hours = [np.arange(*trips.grid.span(span)) for span in said]
-    if found is not None:
-        inside = np.arange(*trips.grid.span(found.span))
+    if coverage is not None:
+        inside = np.arange(*trips.grid.span(coverage.span))
         days = to_local(zone, trips.grid.instants(inside)).astype("datetime64[D]")
-        hours.append(inside[~np.isin(days, np.array(found.empty_days, dtype="datetime64[D]"))])
+        hours.append(inside[~np.isin(days, np.array(coverage.empty_days, dtype="datetime64[D]"))])
     return np.unique(np.concatenate(hours))
 
 

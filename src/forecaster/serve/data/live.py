@@ -146,8 +146,8 @@ class LiveData:
         self.scores = {**self.scores, **{(s.model, s.day): s for s in scores}}
 
     def _is_better_known(self, score: DayScore) -> bool:
-        known = self.scores.get((score.model, score.day))
-        return known is None or known.terms < score.terms
+        earlier = self.scores.get((score.model, score.day))
+        return earlier is None or earlier.terms < score.terms
 
     async def _submit(self, job: Callable[[], T]) -> T:
         """Return the result of a job of the writing thread."""

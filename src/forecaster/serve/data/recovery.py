@@ -155,11 +155,11 @@ def _difference(content: Content, logged: LogContent) -> str | None:
 
 def _missing(state: Inspection, logged: LogContent | None) -> str | None:
     """Return which acknowledged writes neither the database nor the redo log tells of."""
-    known = max((state.content or Content()).writes, logged.last if logged else 0)
-    if state.acknowledged is None or state.acknowledged.writes <= known:
+    held = max((state.content or Content()).writes, logged.last if logged else 0)
+    if state.acknowledged is None or state.acknowledged.writes <= held:
         return None
     written = count_of(state.acknowledged.writes, "write")
-    return f"{written} were acknowledged, {known:,} are in the database or the redo log"
+    return f"{written} were acknowledged, {held:,} are in the database or the redo log"
 
 
 def _rebuild(

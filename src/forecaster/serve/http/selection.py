@@ -39,8 +39,8 @@ class Selection(NamedTuple):
 
     def check(self) -> None:
         """Refuse parameters that do not go together."""
-        others = self.box, self.limit, self.after, self.data_version
-        if self.location is not None and any(value is not None for value in others):
+        parts = self.box, self.limit, self.after, self.data_version
+        if self.location is not None and any(value is not None for value in parts):
             raise Problem(422, "bad_selection", "location goes without box, limit and after")
         if self.limit is None and (self.after, self.data_version) != (None, None):
             raise Problem(422, "bad_selection", "after and data_version need limit")
