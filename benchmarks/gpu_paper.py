@@ -14,7 +14,7 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import GraphConfig, LagConfig, ModelConfig, TrainingConfig
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.splits import SPLITS, Splits, assign_splits, cut_windows

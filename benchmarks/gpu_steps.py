@@ -19,10 +19,10 @@ from forecaster.choices import Precision
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig, MixerConfig, ModelConfig, TrainingConfig
 from forecaster.kernels import norm, product
-from forecaster.models.mixer import Mixer, MixerPrerequisites
+from forecaster.models.layers.neurons import NeuronLayout
+from forecaster.models.mixer.mixer import Mixer, MixerPrerequisites
+from forecaster.models.mixer.seasonal import SeasonalProfile
 from forecaster.models.network import Network
-from forecaster.models.neurons import NeuronLayout
-from forecaster.models.seasonal import SeasonalProfile
 from forecaster.models.transformer import build_dense_transformer, build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.recipe import PRESETS

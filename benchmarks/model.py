@@ -12,7 +12,7 @@ from torch.profiler import profile  # noqa: E402
 
 from forecaster.config import LagConfig, ModelConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.neurons import NeuronLayout, State  # noqa: E402
+from forecaster.models.layers.neurons import NeuronLayout, State  # noqa: E402
 from forecaster.models.transformer import (  # noqa: E402
     TransformerNetwork,
     build_dense_transformer,

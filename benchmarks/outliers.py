@@ -18,9 +18,9 @@ import numpy as np
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import match, training_steps
-from forecaster.estimators.plausible import Plausibility, context
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.value_ranges import LONGEST, RANGE
+from forecaster.estimators.wrong_values.plausible import Plausibility, context
+from forecaster.estimators.wrong_values.value_ranges import LONGEST, RANGE
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, cut_windows
 

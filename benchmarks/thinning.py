@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.models import seasonal
+from forecaster.models.mixer import seasonal
 from forecaster.panel.panel import Panel
 from forecaster.recipe import change, read_recipe
 from forecaster.splits import Splits, cut_windows

@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides  # noqa: E402
 from forecaster.config import LagConfig, ModelConfig, TrainingConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.neurons import NeuronLayout  # noqa: E402
+from forecaster.models.layers.neurons import NeuronLayout  # noqa: E402
 from forecaster.models.transformer import build_dense_transformer, build_forecaster  # noqa: E402
 from forecaster.panel.fill import fit_fill  # noqa: E402
 from forecaster.training.distributed import ProcessGroup  # noqa: E402

@@ -14,7 +14,7 @@ from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import with_meaning
 from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator
 from forecaster.estimators.training_data import Arrays
-from forecaster.estimators.value_ranges import RANGE
+from forecaster.estimators.wrong_values.value_ranges import RANGE
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations
 from forecaster.recipe import Recipe, change

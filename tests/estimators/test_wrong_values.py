@@ -15,16 +15,16 @@ from forecaster.estimators.checks.sample import RECIPE
 from forecaster.estimators.forecast_inputs import ForecastInputs, bounded_history
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.estimators.plausible import (
+from forecaster.estimators.predictor import Prediction
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.estimators.wrong_values.plausible import (
     RUN_DAYS,
     Judgement,
     Plausibility,
     context,
     day_steps,
 )
-from forecaster.estimators.predictor import Prediction
-from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
-from forecaster.estimators.value_ranges import LONGEST, RANGE, fit_ranges, run_lengths
+from forecaster.estimators.wrong_values.value_ranges import LONGEST, RANGE, fit_ranges, run_lengths
 from forecaster.panel.fill import fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations

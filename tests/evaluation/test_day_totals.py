@@ -7,7 +7,7 @@ import pytest
 from forecaster.config import LagConfig
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import small_city
-from forecaster.estimators.totals import Span
+from forecaster.estimators.totals.totals import Span
 from forecaster.evaluation.backtest import BacktestResult, backtest
 from forecaster.evaluation.comparison import Comparison, ModelResult, describe_panel
 from forecaster.evaluation.day_totals import observed_totals

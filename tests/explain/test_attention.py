@@ -4,8 +4,8 @@ import torch
 
 from forecaster.explain.attention import attention_rollout, attention_shares, contribution_norms
 from forecaster.explain.attribution import Window
-from forecaster.models.attention import mix
 from forecaster.models.frozen import AttentionCall, FrozenAttention
+from forecaster.models.layers.attention import mix
 from tests.explain.windows import K, L, make_window, path
 
 

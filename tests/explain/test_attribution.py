@@ -8,7 +8,7 @@ from forecaster.estimators.checks.sample import RECIPE
 from forecaster.explain import attribution
 from forecaster.explain.attribution import ablate, hops_to, integrated_gradients
 from forecaster.explain.case import open_case
-from forecaster.models.neurons import State
+from forecaster.models.layers.neurons import State
 from forecaster.recipe import Recipe
 from tests.estimators import directed
 from tests.explain.windows import K, L, make_window, path

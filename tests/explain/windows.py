@@ -6,7 +6,7 @@ import torch
 from forecaster.config import LagConfig, ModelConfig, Season
 from forecaster.explain.attribution import Window
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.transformer import (
     TransformerNetwork,
     build_dense_transformer,

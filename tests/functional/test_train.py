@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import terminal
+from forecaster.cli.models.train import print_departures
 from forecaster.cli.options import with_settings
-from forecaster.cli.train import print_departures
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph

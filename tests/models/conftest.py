@@ -8,8 +8,8 @@ import torch
 
 from forecaster.config import LagConfig, ModelConfig, Season
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models import attention, layers
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers import attention, encoder_decoder
+from forecaster.models.layers.neurons import NeuronLayout, State
 
 # N = 7 locations, 1 + Q = 3 values of each, P = 11 auxiliary values; C = 4 and A = 6 neurons for
 # H = 2 heads; B = 5 windows of L = 13 past and K = 3 coming steps.
@@ -80,7 +80,7 @@ def hold_constant(monkeypatch: pytest.MonkeyPatch) -> None:
         mean, deviation = whole.mean(dim=0), whole.var(dim=0, correction=0).sqrt()
         return x.each(lambda part: (part - mean) / deviation)
 
-    monkeypatch.setattr(layers, "normalise", held_norm)
+    monkeypatch.setattr(encoder_decoder, "normalise", held_norm)
     monkeypatch.setattr(
         attention, "attention_weights", lambda *given, **mask: weights(*given, **mask).detach()
     )

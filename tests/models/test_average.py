@@ -2,8 +2,8 @@ import torch
 
 from forecaster.config import LagConfig
 from forecaster.models.average import AverageNetwork
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Network, Outputs, no_quantiles
-from forecaster.models.neurons import NeuronLayout, State
 
 LAGS = LagConfig(recent=3, seasons=(), horizon=2)
 LAYOUT = NeuronLayout(5, 1, 7)

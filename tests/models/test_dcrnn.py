@@ -12,8 +12,8 @@ from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.errors import ConfigError
 from forecaster.models import dcrnn
 from forecaster.models.dcrnn import DCRNNNetwork, DiffusionCell, Hidden, count_weights
-from forecaster.models.diffusion import Diffusion, random_walk
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers.diffusion import Diffusion, random_walk
+from forecaster.models.layers.neurons import NeuronLayout, State
 
 # N = 7 locations, 1 + Q = 3 values of each, 2 + 32 auxiliary values; U = 4 units in 2 layers;
 # B = 5 windows of L = 13 past and K = 3 coming steps.

@@ -6,12 +6,12 @@ import torch
 
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.attention import Attention
 from forecaster.models.frozen import FrozenAttention, FrozenNorm, freeze, without_gradients
-from forecaster.models.layers import AddNorm
-from forecaster.models.linear import SparseLinear
+from forecaster.models.layers.attention import Attention
+from forecaster.models.layers.encoder_decoder import AddNorm
+from forecaster.models.layers.linear import SparseLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import CrossLocationModule, Network, Outputs, no_quantiles
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.transformer import (
     TransformerNetwork,
     build_dense_transformer,

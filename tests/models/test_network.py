@@ -3,8 +3,8 @@ import torch
 
 from forecaster.config import LagConfig
 from forecaster.errors import DataError
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Network, Outputs, refuse_non_finite
-from forecaster.models.neurons import NeuronLayout, State
 
 NetworkInputs = tuple[State, State]
 

@@ -10,11 +10,11 @@ from torch import Generator, Tensor
 from forecaster.config import DCRNNConfig, LagConfig, MixerConfig, ModelConfig, STIDConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
-from forecaster.models.mixer import Mixer, MixerPrerequisites
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.mixer.mixer import Mixer, MixerPrerequisites
+from forecaster.models.mixer.seasonal import DeviationBounds, DeviationNetwork, SeasonalProfile
 from forecaster.models.network import NO_HEADS, Heads, Network, Outputs
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.stid import STIDNetwork
-from forecaster.models.seasonal import DeviationBounds, DeviationNetwork, SeasonalProfile
 from forecaster.models.transformer import build_dense_transformer, build_forecaster
 
 Draw = Callable[..., Tensor]

@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 from forecaster.config import DCRNNConfig, LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Network, Outputs
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.open_first import OpenFirst, feed_back
 from forecaster.models.transformer import build_dense_transformer, build_forecaster
 

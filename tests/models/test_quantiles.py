@@ -9,9 +9,9 @@ from torch.nn.functional import softplus
 
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.linear import SparseLinear
+from forecaster.models.layers.linear import SparseLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import QuantileHead, stack_quantiles
 from forecaster.models.transformer import (
     TransformerNetwork,

@@ -9,10 +9,10 @@ from torch import Tensor
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.attention import Attention, query_balance
-from forecaster.models.layers import AddNorm
-from forecaster.models.linear import DenseLinear, SparseLinear
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers.attention import Attention, query_balance
+from forecaster.models.layers.encoder_decoder import AddNorm
+from forecaster.models.layers.linear import DenseLinear, SparseLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.transformer import (
     TransformerNetwork,
     build_dense_transformer,

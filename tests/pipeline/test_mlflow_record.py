@@ -65,7 +65,8 @@ def test_a_silent_server_is_refused_at_the_start_and_in_one_line(
 
 def test_a_missing_extra_is_named_and_none_is_imported_unasked() -> None:
     script = (
-        "import sys\nimport forecaster.cli.train, forecaster.cli.evaluate, forecaster.cli.update\n"
+        "import sys\nfrom forecaster.cli.models import evaluate, train\n"
+        "from forecaster.cli.operation import update\n"
         "from forecaster.pipeline.mlflow_record import MlflowRecord\n"
         "assert 'mlflow' not in sys.modules\nsys.modules['mlflow'] = None\n"
         "MlflowRecord('sqlite:///a.db')"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from forecaster.config import PACE
-from forecaster.models.randomness import draw_uniform
+from forecaster.models.layers.randomness import draw_uniform
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.reproducibility import (
     CUBLAS,

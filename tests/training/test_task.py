@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from forecaster.errors import DataError
-from forecaster.models.neurons import State
+from forecaster.models.layers.neurons import State
 from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask

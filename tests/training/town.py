@@ -20,8 +20,8 @@ from forecaster.config import DCRNNConfig, LagConfig, ModelConfig, Season, Train
 from forecaster.errors import ForecasterError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout
 from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.panel.panel import Panel

@@ -9,25 +9,10 @@ from typing import Annotated
 
 import typer
 
-from forecaster.cli import (
-    append,
-    backup,
-    check,
-    demo,
-    doctor,
-    drift,
-    evaluate,
-    explain,
-    forecast,
-    graph,
-    ingest,
-    run,
-    runs,
-    serve,
-    terminal,
-    train,
-    update,
-)
+from forecaster.cli import demo, run, terminal
+from forecaster.cli.models import evaluate, explain, forecast, graph, train
+from forecaster.cli.operation import backup, drift, runs, serve, update
+from forecaster.cli.panels import append, check, doctor, ingest
 from forecaster.errors import ForecasterError, RunError, message_lines, naming_options
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")

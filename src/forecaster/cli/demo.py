@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from forecaster.cli import terminal
-from forecaster.cli.doctor import write_checkup
-from forecaster.cli.evaluate import write_report
+from forecaster.cli.models.evaluate import write_report
+from forecaster.cli.panels.doctor import write_checkup
 
 
 def demo(

@@ -9,7 +9,7 @@ import typer
 
 from forecaster.choices import DateOrder, DecimalMark, Kind
 from forecaster.cli import terminal
-from forecaster.cli.evaluate import (
+from forecaster.cli.models.evaluate import (
     Compared,
     Inputs,
     Models,

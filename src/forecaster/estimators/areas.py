@@ -45,11 +45,11 @@ from forecaster.estimators.intervals.residuals import DAY_HOURS, count_needed
 from forecaster.estimators.match import is_new
 from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowForecasts
 from forecaster.estimators.table import quantile_name
-from forecaster.estimators.totals import Residuals, sum_table
+from forecaster.estimators.totals.totals import Residuals, sum_table
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
-from forecaster.panel.columns import encode_ids, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations, check_names
+from forecaster.panel.tables.columns import encode_ids, need_columns
 from forecaster.reading.load import Table, load
 from forecaster.splits import MAX_FILLED
 

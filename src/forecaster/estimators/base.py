@@ -28,15 +28,11 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError, RunError, count_of, name_some
-from forecaster.estimators.closed import Closings, describe_closed, open_ids, warn_of_closed
-from forecaster.estimators.degraded import (
-    NEW_LOCATION,
-    describe_doubts,
-    describe_history,
-    describe_outage,
-    describe_unheard_covariates,
-    warn_of_absent,
-    warn_of_doubts,
+from forecaster.estimators.closed import (
+    Closings,
+    describe_closed,
+    open_ids,
+    warn_of_closed,
 )
 from forecaster.estimators.fallback.choice import choose_fallback, fit_outputs, leave_out
 from forecaster.estimators.fallback.served import (
@@ -70,9 +66,11 @@ from forecaster.estimators.match import (
     training_steps,
     with_meaning,
 )
-from forecaster.estimators.new_locations import ExtendedRun, choose_neighbours, extend_arrays
-from forecaster.estimators.past_totals import PastForecasts, PastTotals
-from forecaster.estimators.plausible import Plausibility
+from forecaster.estimators.new_locations import (
+    ExtendedRun,
+    choose_neighbours,
+    extend_arrays,
+)
 from forecaster.estimators.predictor import (
     Prediction,
     Predictor,
@@ -84,7 +82,8 @@ from forecaster.estimators.predictor import (
 )
 from forecaster.estimators.spans import fit_best_span
 from forecaster.estimators.table import forecast_table
-from forecaster.estimators.totals import sum_table
+from forecaster.estimators.totals.past_totals import PastForecasts, PastTotals
+from forecaster.estimators.totals.totals import sum_table
 from forecaster.estimators.training_data import (
     Arrays,
     FitResult,
@@ -93,6 +92,16 @@ from forecaster.estimators.training_data import (
     judged_windows,
 )
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
+from forecaster.estimators.wrong_values.degraded import (
+    NEW_LOCATION,
+    describe_doubts,
+    describe_history,
+    describe_outage,
+    describe_unheard_covariates,
+    warn_of_absent,
+    warn_of_doubts,
+)
+from forecaster.estimators.wrong_values.plausible import Plausibility
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, Windows, cut_windows, explain_short, history_steps

@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.errors import count_of, name_some
-from forecaster.estimators.plausible import RUN_DAYS, day_steps
+from forecaster.estimators.wrong_values.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel, local_texts
 
 LONGEST = "shared.longest_silence"  # of training, in steps

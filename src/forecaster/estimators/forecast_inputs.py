@@ -18,8 +18,8 @@ from forecaster.clock.zone import to_utc
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.estimators.closed import Closings
-from forecaster.estimators.degraded import describe_outage
-from forecaster.estimators.plausible import Plausibility, day_steps
+from forecaster.estimators.wrong_values.degraded import describe_outage
+from forecaster.estimators.wrong_values.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.splits import MAX_FILLED, YEAR_MINUTES, history_steps, is_incomplete

@@ -13,9 +13,10 @@ from forecaster.clock.holidays import Holidays
 from forecaster.clock.lags import choose_lags
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name_some
-from forecaster.estimators import closed, value_ranges
+from forecaster.estimators import closed
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
+from forecaster.estimators.wrong_values import value_ranges
 from forecaster.panel.hours import shared_hours
 from forecaster.panel.panel import Panel
 from forecaster.panel.storage.folder import step_fields

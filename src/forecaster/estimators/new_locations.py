@@ -24,7 +24,7 @@ from forecaster.estimators.intervals.calibration import (
     WIDEST,
 )
 from forecaster.estimators.training_data import Arrays
-from forecaster.estimators.value_ranges import LONGEST, RANGE
+from forecaster.estimators.wrong_values.value_ranges import LONGEST, RANGE
 from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
 

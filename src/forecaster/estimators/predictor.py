@@ -14,7 +14,7 @@ from forecaster.estimators.closed import find_closed
 from forecaster.estimators.forecast_inputs import Changes
 from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
-from forecaster.estimators.value_ranges import RANGE
+from forecaster.estimators.wrong_values.value_ranges import RANGE
 from forecaster.panel.panel import Panel
 
 IMPOSSIBLE = 1e6  # times the largest value of training

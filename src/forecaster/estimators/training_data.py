@@ -11,8 +11,8 @@ from jaxtyping import Bool
 
 from forecaster.estimators.closed import fit_silence
 from forecaster.estimators.forecast_inputs import fit_climatology
-from forecaster.estimators.value_ranges import fit_ranges
 from forecaster.estimators.what_if import training_ranges
+from forecaster.estimators.wrong_values.value_ranges import fit_ranges
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.splits import Splits, Windows

@@ -25,7 +25,7 @@ from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import to_instants
 from forecaster.panel.panel import Panel
 from forecaster.panel.storage.folder import step_fields
-from forecaster.panel.tables import read_wide
+from forecaster.panel.tables.readers import read_wide
 from forecaster.reading.load import Table, load
 
 WhatIf: TypeAlias = Mapping[str, float | str] | Table

@@ -9,9 +9,9 @@ from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.intervals.calibration import RESIDUALS
 from forecaster.estimators.match import location_order
-from forecaster.estimators.past_totals import PastForecasts
 from forecaster.estimators.predictor import Prediction
-from forecaster.estimators.totals import HORIZON, Span, TotalCalibration
+from forecaster.estimators.totals.past_totals import PastForecasts
+from forecaster.estimators.totals.totals import HORIZON, Span, TotalCalibration
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from forecaster.models.frozen import AttentionCall, FrozenAttention, FrozenNetwork
-from forecaster.models.neurons import State
+from forecaster.models.layers.neurons import State
 
 
 def attention_shares(frozen: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:

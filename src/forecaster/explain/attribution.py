@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from forecaster.models.frozen import FrozenNetwork, freeze, without_gradients
+from forecaster.models.layers.neurons import State
 from forecaster.models.network import Network
-from forecaster.models.neurons import State
 from forecaster.remaining import Tell, ignore, track
 
 RollOut = Callable[[State, State], Float[Tensor, "N B K"]]

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from jaxtyping import Float64, Int64
 
 from forecaster.errors import DataError, Faults, count_of, name_some
-from forecaster.panel.columns import encode_ids, need_columns, numbers
 from forecaster.panel.parts import Locations
+from forecaster.panel.tables.columns import encode_ids, need_columns, numbers
 from forecaster.reading.load import Table, load
 
 EARTH_KM = 6371.0088  # mean radius

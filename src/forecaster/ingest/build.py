@@ -34,8 +34,8 @@ from forecaster.ingest.weather import WEATHER_NAMES, add_weather
 from forecaster.panel.axis import clock_of
 from forecaster.panel.empty_ends import describe_empty_ends
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
-from forecaster.panel.renames import read_renames
-from forecaster.panel.table_rows import needed_columns
+from forecaster.panel.tables.renames import read_renames
+from forecaster.panel.tables.table_rows import needed_columns
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
 from forecaster.remote import RemoteFile, is_remote

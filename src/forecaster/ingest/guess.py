@@ -28,7 +28,7 @@ from forecaster.panel.axis import (
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.storage.folder import step_fields
-from forecaster.panel.table_rows import (
+from forecaster.panel.tables.table_rows import (
     TableRows,
     find_kind,
     read_rows,

@@ -17,12 +17,12 @@ from forecaster.ingest.station import parse_mapping, read_reports
 from forecaster.ingest.tables import ingest_table, with_static
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.append import add_counts
-from forecaster.panel.assemble import SideTables
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.panel.storage.folder import step_fields
-from forecaster.panel.table_rows import read_shared
+from forecaster.panel.tables.assemble import SideTables
+from forecaster.panel.tables.table_rows import read_shared
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe, change, check_stage
 

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float64, Int64
 from forecaster.clock.zone import SECOND, check_zone, to_local, to_utc
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.metar import decode_flags
-from forecaster.panel.columns import need_columns, numbers
+from forecaster.panel.tables.columns import need_columns, numbers
 from forecaster.reading.load import Table, load
 from forecaster.reading.times import parse_times
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.ingest.files import TimeSpan, parse_span
-from forecaster.panel.assemble import SideTables
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
-from forecaster.panel.table_rows import TableRows, read_rows, read_shared, split_ahead
+from forecaster.panel.tables.assemble import SideTables
+from forecaster.panel.tables.table_rows import TableRows, read_rows, read_shared, split_ahead
 from forecaster.reading.load import Table
 
 

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from forecaster.config import LagConfig
+from forecaster.models.layers.neurons import State
 from forecaster.models.network import Network, Outputs, no_quantiles
-from forecaster.models.neurons import State
 
 
 class AverageNetwork(Network):

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from forecaster.errors import ArtifactError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.layers import AddNorm
-from forecaster.models.linear import DenseLinear, SparseLinear
-from forecaster.models.linear_forecast import LinearForecast
-from forecaster.models.mixer import CityFactors, Mixer
+from forecaster.models.layers.encoder_decoder import AddNorm
+from forecaster.models.layers.linear import DenseLinear, SparseLinear
+from forecaster.models.layers.neurons import NeuronLayout
+from forecaster.models.mixer.linear_forecast import LinearForecast
+from forecaster.models.mixer.mixer import CityFactors, Mixer
 from forecaster.models.network import Network
-from forecaster.models.neurons import NeuronLayout
 from forecaster.models.peers.graph_wavenet import LearnedGraph
 from forecaster.models.peers.staeformer import STAEformerNetwork
 from forecaster.models.peers.stid import STIDNetwork

@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from forecaster.config import DCRNNConfig, LagConfig
-from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
+from forecaster.models.layers.diffusion import Diffusion, DiffusionConvolution, draw_glorot
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.mixer.shared_inputs import SharedInputs
 from forecaster.models.network import (
     NO_HEADS,
     SHORT_HORIZON,
@@ -22,9 +24,7 @@ from forecaster.models.network import (
     Outputs,
     no_quantiles,
 )
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.open_first import feed_back, roll_out_open
-from forecaster.models.shared_inputs import SharedInputs
 
 
 @dataclass(frozen=True, eq=False)

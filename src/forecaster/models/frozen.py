@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from forecaster.models.attention import Attention, Memory, attention_weights, mix
-from forecaster.models.layers import EPSILON, AddNorm, DecoderLayer, EncoderLayer
+from forecaster.models.layers.attention import Attention, Memory, attention_weights, mix
+from forecaster.models.layers.encoder_decoder import EPSILON, AddNorm, DecoderLayer, EncoderLayer
+from forecaster.models.layers.neurons import State
+from forecaster.models.mixer.seasonal import DeviationNetwork
 from forecaster.models.network import CrossLocationModule, Network
-from forecaster.models.neurons import State
-from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import TransformerNetwork
 
 M = TypeVar("M", bound=nn.Module)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers.neurons import NeuronLayout, State
 
 
 class Outputs(NamedTuple):

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn.functional import pad
 
+from forecaster.models.layers.neurons import State
 from forecaster.models.network import Outputs
-from forecaster.models.neurons import State
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from torch import Generator, Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu, linear, softplus
 
-from forecaster.models.linear import draw_dense
-from forecaster.models.neurons import LinearFactory, NeuronLayout, State
+from forecaster.models.layers.linear import draw_dense
+from forecaster.models.layers.neurons import LinearFactory, NeuronLayout, State
 
 MIDDLE = 0.5
 

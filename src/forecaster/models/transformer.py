@@ -11,9 +11,12 @@ from torch import Generator, Tensor, nn
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.attention import Memory
-from forecaster.models.layers import DecoderLayer, EncoderLayer
-from forecaster.models.linear import DenseLinear, SparseLinear
+from forecaster.models.layers.attention import Memory
+from forecaster.models.layers.encoder_decoder import DecoderLayer, EncoderLayer
+from forecaster.models.layers.linear import DenseLinear, SparseLinear
+from forecaster.models.layers.neurons import LinearFactory, NeuronLayout, State
+from forecaster.models.layers.positions import Positions
+from forecaster.models.layers.randomness import Dropout
 from forecaster.models.network import (
     NO_HEADS,
     SHORT_HORIZON,
@@ -22,11 +25,8 @@ from forecaster.models.network import (
     Outputs,
     no_quantiles,
 )
-from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.open_first import feed_back, roll_out_open
-from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
-from forecaster.models.randomness import Dropout
 
 STATES = 20  # stored per layer: 14 for the backward pass, and its temporaries
 

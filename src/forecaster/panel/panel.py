@@ -25,14 +25,6 @@ from forecaster.errors import (
     name_some,
     nearest_name,
 )
-from forecaster.panel.assemble import (
-    Axis,
-    SideTables,
-    drop_renamed,
-    join_covariates,
-    make_clock,
-    match_locations,
-)
 from forecaster.panel.axis import (
     DAY_MINUTES,
     VALUES,
@@ -62,7 +54,6 @@ from forecaster.panel.parts import (
     select_names,
 )
 from forecaster.panel.past_only import UNSEEN, hide_unseen
-from forecaster.panel.renames import apply_renames, read_renames
 from forecaster.panel.storage.deferred import Deferred, defer, read_deferred, read_part, stored_of
 from forecaster.panel.storage.folder import (
     COVARIATES,
@@ -79,7 +70,16 @@ from forecaster.panel.storage.folder import (
 )
 from forecaster.panel.storage.folder import VALUES as VALUES_LAYER
 from forecaster.panel.storage.tables import locations_writer
-from forecaster.panel.table_rows import (
+from forecaster.panel.tables.assemble import (
+    Axis,
+    SideTables,
+    drop_renamed,
+    join_covariates,
+    make_clock,
+    match_locations,
+)
+from forecaster.panel.tables.renames import apply_renames, read_renames
+from forecaster.panel.tables.table_rows import (
     WIDE_TIME,
     TableRows,
     find_kind,

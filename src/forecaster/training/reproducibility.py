@@ -15,7 +15,7 @@ import torch
 from forecaster.config import PACE
 from forecaster.kernels import gpu
 from forecaster.kernels.choice import choose_backend
-from forecaster.models.randomness import forget_draws, seed_draws
+from forecaster.models.layers.randomness import forget_draws, seed_draws
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.task import TrainingTask
 

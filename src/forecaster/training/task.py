@@ -10,8 +10,8 @@ from torch import Tensor
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
+from forecaster.models.layers.neurons import State
 from forecaster.models.network import Network, Outputs
-from forecaster.models.neurons import State
 from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.windows.batches import Batch, Batches

@@ -20,7 +20,7 @@ from forecaster.estimators.networks.proximity import KERNEL
 from forecaster.estimators.training_data import TrainingData, hide_test
 from forecaster.graph.covariance import take_sample
 from forecaster.graph.edges import EARTH_KM
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.recipe import Recipe

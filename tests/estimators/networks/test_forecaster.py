@@ -18,7 +18,7 @@ from forecaster.estimators.training_data import hide_test
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 from tests.estimators import directed

@@ -8,7 +8,7 @@ import torch
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.training_data import TrainingData, hide_test
 from forecaster.graph.dependency import About, DependencyGraph, bare
-from forecaster.models.mixer import Mixer
+from forecaster.models.mixer.mixer import Mixer
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 from forecaster.synthetic.city import make_city

@@ -21,7 +21,7 @@ from forecaster.estimators.networks.peers import SLOTS, STID, GraphWaveNet, STAE
 from forecaster.estimators.networks.proximity import KERNEL
 from forecaster.estimators.registry import load_estimator
 from forecaster.explain.explain import explain_forecast
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows

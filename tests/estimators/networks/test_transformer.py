@@ -2,7 +2,7 @@ from torch import Generator
 
 from forecaster.config import ModelConfig
 from forecaster.estimators.networks.transformer import Transformer
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.recipe import Recipe
 
 INPUTS = NeuronLayout(7, 3, 11)

@@ -24,7 +24,7 @@ from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.panel.renames import Rename
+from forecaster.panel.tables.renames import Rename
 from forecaster.synthetic.city import City, make_city
 
 ZONE = "America/New_York"

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Network
-from forecaster.models.neurons import NeuronLayout, State
 
 # N = 7 locations, 1 + Q = 3 values of each, 2 + 32 auxiliary values; B = 5 windows of L = 13 past
 # and K = 3 coming steps.

@@ -8,8 +8,8 @@ from torch import Generator, Tensor
 from forecaster.choices import InputKind
 from forecaster.config import GraphWaveNetConfig, LagConfig
 from forecaster.errors import ConfigError
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.graph_wavenet import (
     FixedNorm,
     GraphWaveNetwork,

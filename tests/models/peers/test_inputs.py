@@ -5,7 +5,7 @@ import torch
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig
-from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import (
     ComingEmbedding,
     PastInputs,

@@ -7,8 +7,8 @@ from torch import Generator
 
 from forecaster.choices import InputKind
 from forecaster.config import LagConfig, STAEformerConfig
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.staeformer import STAEformerNetwork, count_weights
 from tests.models.peers.conftest import (
     INPUTS,

@@ -6,8 +6,8 @@ from torch import Generator
 from forecaster.choices import InputKind
 from forecaster.config import LagConfig, STIDConfig
 from forecaster.errors import ConfigError
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.stid import STIDNetwork, count_weights
 from tests.models.peers.conftest import (
     INPUTS,

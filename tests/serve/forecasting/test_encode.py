@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.estimators.table import forecast_table
-from forecaster.estimators.totals import Span, Totals
+from forecaster.estimators.totals.totals import Span, Totals
 from forecaster.panel.parts import Locations
 from forecaster.serve.forecasting.encode import (
     BASIS_COLUMNS,

@@ -9,7 +9,7 @@ from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
-from forecaster.estimators.degraded import NEW_LOCATION
+from forecaster.estimators.wrong_values.degraded import NEW_LOCATION
 from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many

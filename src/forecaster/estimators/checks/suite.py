@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from forecaster.errors import ConfigError, ForecasterError
-from forecaster.estimators import closed, degraded, forecast_inputs
+from forecaster.estimators import closed, forecast_inputs
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
@@ -14,6 +14,7 @@ from forecaster.estimators.checks.past_only import PAST_ONLY
 from forecaster.estimators.checks.quantiles import QUANTILES
 from forecaster.estimators.checks.setup import Check, make_setup
 from forecaster.estimators.checks.vintages import VINTAGES
+from forecaster.estimators.wrong_values import degraded
 from forecaster.panel import panel
 from forecaster.recipe import Recipe
 

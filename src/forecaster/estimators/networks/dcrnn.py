@@ -7,8 +7,8 @@ from forecaster.estimators.networks.estimator import heads_of
 from forecaster.estimators.networks.proximity import KernelEstimator, kernel_of
 from forecaster.estimators.training_data import Arrays
 from forecaster.models import dcrnn
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout
 
 
 class DCRNN(KernelEstimator):

@@ -34,6 +34,7 @@ from forecaster.estimators.scaled_inputs import (
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.carried import carry_weights
+from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.network import (
     LONG_HORIZON,
     Heads,
@@ -41,7 +42,6 @@ from forecaster.models.network import (
     Outputs,
     refuse_non_finite,
 )
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.progress import ProgressCallback, TrainingResult, announce

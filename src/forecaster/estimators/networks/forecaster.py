@@ -23,15 +23,15 @@ from forecaster.estimators.networks.profile import (
 from forecaster.estimators.registry import find_estimator
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.models.mixer import (
+from forecaster.models.layers.neurons import NeuronLayout
+from forecaster.models.mixer.mixer import (
     Mixer,
     MixerPrerequisites,
     PastOnlyInputs,
     count_weights,
 )
+from forecaster.models.mixer.seasonal import DeviationNetwork
 from forecaster.models.network import Network
-from forecaster.models.neurons import NeuronLayout
-from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
 from forecaster.panel.panel import Panel
 from forecaster.recipe import PRESETS, Preset, Recipe

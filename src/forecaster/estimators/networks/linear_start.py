@@ -9,7 +9,7 @@ from forecaster.estimators.training_data import TrainingData
 from forecaster.graph.lagged.covariances import find_factors, sum_products
 from forecaster.graph.lagged.deviations import take_deviations
 from forecaster.graph.lagged.linear import fit_linear
-from forecaster.models.mixer import Mixer
+from forecaster.models.mixer.mixer import Mixer
 from forecaster.windows.scaling import fit_values
 
 

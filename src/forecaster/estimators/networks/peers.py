@@ -15,7 +15,7 @@ from forecaster.estimators.networks.past import PastEstimator
 from forecaster.estimators.networks.proximity import KernelEstimator, kernel_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.layers.neurons import NeuronLayout
 from forecaster.models.peers import graph_wavenet, staeformer, stid
 from forecaster.recipe import Recipe
 from forecaster.training.micro_batches import estimate_bytes, free_bytes

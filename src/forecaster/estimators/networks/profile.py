@@ -10,7 +10,7 @@ from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
-from forecaster.models.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
+from forecaster.models.mixer.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
 from forecaster.windows.profile import (
     fit_bounds,
     fit_city_shape,

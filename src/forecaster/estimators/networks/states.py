@@ -9,7 +9,7 @@ from forecaster.clock.clock import WEEK_HOURS, Clock
 from forecaster.config import LagConfig
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.scaled_inputs import assumed_calendar, calendar_of
-from forecaster.models.neurons import State
+from forecaster.models.layers.neurons import State
 from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
 from forecaster.windows.inputs import StepInputs, scale_steps

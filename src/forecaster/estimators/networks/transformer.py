@@ -6,9 +6,9 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.profile import profile_arrays, profile_of, profile_shapes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.models.layers.neurons import NeuronLayout
+from forecaster.models.mixer.seasonal import DeviationNetwork
 from forecaster.models.network import Network
-from forecaster.models.neurons import NeuronLayout
-from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_dense_transformer
 
 

@@ -16,7 +16,7 @@ from forecaster.artifact import Run
 from forecaster.errors import count_of
 from forecaster.estimators.closed import Closings
 from forecaster.estimators.forecast_inputs import RANGES
-from forecaster.estimators.plausible import Plausibility
+from forecaster.estimators.wrong_values.plausible import Plausibility
 from forecaster.evaluation.drift.scores import DaySums, Spans, usual_values
 from forecaster.evaluation.drift.sequential import WEEK_DAYS
 from forecaster.panel.panel import Panel

@@ -36,12 +36,12 @@ from forecaster.ingest.hot_locations.selection import (
     candidates_from_cells,
     select_hot,
 )
-from forecaster.panel.assemble import make_clock
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.hours import given_hours
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.panel.renames import Rename, apply_renames, inherit_opens, linked_ids
+from forecaster.panel.tables.assemble import make_clock
+from forecaster.panel.tables.renames import Rename, apply_renames, inherit_opens, linked_ids
 
 FOUND_COVERAGE, EMPTY_DAYS = "covers_found", "days_without_events"  # in the ledger
 MAX_EMPTY_DAYS = 366  # between events whose coverage is not said

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
-from forecaster.panel.columns import need_columns
 from forecaster.panel.parts import DATES, Locations
-from forecaster.panel.tables import read_locations
+from forecaster.panel.tables.columns import need_columns
+from forecaster.panel.tables.readers import read_locations
 from forecaster.reading.compressed import read_small
 from forecaster.reading.load import load
 from forecaster.reading.mapping import parse_pairs

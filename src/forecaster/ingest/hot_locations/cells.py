@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.parts import Locations
-from forecaster.panel.tables import sort_ids
+from forecaster.panel.tables.readers import sort_ids
 
 CELLS_PER_DEGREE = 10_000
 UNITS_PER_CELL = 1_000  # of 1e-7°, about 1 cm: integers, so that ties are exact

@@ -13,13 +13,13 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import linear, pad, relu, softmax
 
 from forecaster.config import GraphWaveNetConfig, LagConfig
-from forecaster.models.diffusion import Diffusion, DiffusionConvolution
-from forecaster.models.linear import LocationLinear, draw_dense
+from forecaster.models.layers.diffusion import Diffusion, DiffusionConvolution
+from forecaster.models.layers.linear import LocationLinear, draw_dense
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.layers.randomness import Dropout
 from forecaster.models.network import NO_HEADS, Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import ComingEmbedding, PastInputs
 from forecaster.models.peers.network import PeerNetwork
-from forecaster.models.randomness import Dropout
 
 EPSILON = 1e-5  # of the norm's variance
 

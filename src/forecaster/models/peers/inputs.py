@@ -7,11 +7,11 @@ from torch import Generator, Tensor, nn
 from forecaster.choices import InputKind
 from forecaster.clock.clock import WEEKDAYS
 from forecaster.config import LagConfig
-from forecaster.models.diffusion import draw_glorot
-from forecaster.models.hiding import HiddenInputs
-from forecaster.models.linear import LocationLinear
-from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.shared_inputs import SharedInputs
+from forecaster.models.layers.diffusion import draw_glorot
+from forecaster.models.layers.linear import LocationLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.mixer.hiding import HiddenInputs
+from forecaster.models.mixer.shared_inputs import SharedInputs
 
 
 class PastInputs(nn.Module):

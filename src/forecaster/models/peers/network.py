@@ -5,9 +5,9 @@ from abc import abstractmethod
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from forecaster.models.linear import LocationLinear
+from forecaster.models.layers.linear import LocationLinear
+from forecaster.models.layers.neurons import State
 from forecaster.models.network import Heads, Network, Outputs, no_quantiles
-from forecaster.models.neurons import State
 from forecaster.models.quantiles import LocationQuantileHead
 
 

@@ -12,9 +12,11 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import relu, scaled_dot_product_attention
 
 from forecaster.config import LagConfig, STAEformerConfig
-from forecaster.models.linear import LocationLinear
+from forecaster.models.layers.linear import LocationLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.layers.randomness import Dropout
+from forecaster.models.mixer.seasonal import slots_of
 from forecaster.models.network import NO_HEADS, Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import (
     ComingEmbedding,
     PastInputs,
@@ -22,8 +24,6 @@ from forecaster.models.peers.inputs import (
     split_season,
 )
 from forecaster.models.peers.network import PeerNetwork
-from forecaster.models.randomness import Dropout
-from forecaster.models.seasonal import slots_of
 
 
 class STAEformerNetwork(PeerNetwork):

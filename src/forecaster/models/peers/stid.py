@@ -10,10 +10,12 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import relu
 
 from forecaster.config import LagConfig, STIDConfig
-from forecaster.models.diffusion import draw_glorot
-from forecaster.models.linear import LocationLinear
+from forecaster.models.layers.diffusion import draw_glorot
+from forecaster.models.layers.linear import LocationLinear
+from forecaster.models.layers.neurons import NeuronLayout, State
+from forecaster.models.layers.randomness import Dropout
+from forecaster.models.mixer.seasonal import slots_of
 from forecaster.models.network import NO_HEADS, Heads
-from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import (
     ComingEmbedding,
     PastInputs,
@@ -21,8 +23,6 @@ from forecaster.models.peers.inputs import (
     split_season,
 )
 from forecaster.models.peers.network import PeerNetwork
-from forecaster.models.randomness import Dropout
-from forecaster.models.seasonal import slots_of
 
 
 class STIDNetwork(PeerNetwork):

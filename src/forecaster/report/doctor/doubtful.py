@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float32
 from forecaster.errors import count_of
 from forecaster.estimators.closed import LONGEST as LONGEST_SILENCE
 from forecaster.estimators.closed import Closings, fit_silence
-from forecaster.estimators.plausible import RUN_DAYS, Marks, Plausibility, day_steps
-from forecaster.estimators.value_ranges import LONGEST, MIN_WEEKS, RANGE, fit_ranges
+from forecaster.estimators.wrong_values.plausible import RUN_DAYS, Marks, Plausibility, day_steps
+from forecaster.estimators.wrong_values.value_ranges import LONGEST, MIN_WEEKS, RANGE, fit_ranges
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe

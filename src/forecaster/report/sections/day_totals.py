@@ -9,8 +9,8 @@ from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import location_order
-from forecaster.estimators.past_totals import PastForecasts
-from forecaster.estimators.totals import HORIZON, TotalCalibration
+from forecaster.estimators.totals.past_totals import PastForecasts
+from forecaster.estimators.totals.totals import HORIZON, TotalCalibration
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.day_totals import observed_totals
 from forecaster.evaluation.tables import interval_name

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from forecaster.estimators.degraded import describe_outage
-from forecaster.estimators.plausible import RUN_DAYS, day_steps
+from forecaster.estimators.wrong_values.degraded import describe_outage
+from forecaster.estimators.wrong_values.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.database import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.data.registration import TRAIN_AGAIN, Registration

@@ -12,7 +12,7 @@ import pyarrow.ipc
 from jaxtyping import Float, Float32
 
 from forecaster.estimators.table import mark_closed, quantile_name
-from forecaster.estimators.totals import Span
+from forecaster.estimators.totals.totals import Span
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
 

@@ -12,7 +12,7 @@ from forecaster.artifact import Run
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.intervals.calibration import RESIDUALS
-from forecaster.estimators.totals import TotalCalibration, Totals
+from forecaster.estimators.totals.totals import TotalCalibration, Totals
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 

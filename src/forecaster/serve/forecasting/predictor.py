@@ -13,15 +13,6 @@ from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError
 from forecaster.estimators.closed import describe_closed, open_ids
-from forecaster.estimators.degraded import (
-    NEW_LOCATION,
-    SILENT_LEAST,
-    SILENT_SHARE,
-    describe_doubts,
-    describe_history,
-    describe_outage,
-    describe_unheard_covariates,
-)
 from forecaster.estimators.forecast_inputs import (
     DAY_MINUTES,
     choose_weather,
@@ -31,8 +22,17 @@ from forecaster.estimators.forecast_inputs import (
 from forecaster.estimators.intervals.calibration import Base
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.estimators.match import is_new, location_order, match, see_as_run
-from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
+from forecaster.estimators.wrong_values.degraded import (
+    NEW_LOCATION,
+    SILENT_LEAST,
+    SILENT_SHARE,
+    describe_doubts,
+    describe_history,
+    describe_outage,
+    describe_unheard_covariates,
+)
+from forecaster.estimators.wrong_values.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Float32
 
-from forecaster.estimators.plausible import Plausibility, day_steps
+from forecaster.estimators.wrong_values.plausible import Plausibility, day_steps
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import Outcomes, PastForecast

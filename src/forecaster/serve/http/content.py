@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Shaped
 
 from forecaster.estimators.graph_arrays import PAIRS, STRENGTHS, edges_of
-from forecaster.estimators.plausible import Plausibility, context
+from forecaster.estimators.wrong_values.plausible import Plausibility, context
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.serve.data.live import Freshness

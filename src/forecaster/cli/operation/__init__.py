@@ -1,0 +1,1 @@
+"""Commands that keep a service and its runs going."""

@@ -1,0 +1,1 @@
+"""Values that are implausible, and what a forecast says of them."""

@@ -1,0 +1,1 @@
+"""Layers over neurons of locations: linear, attention, encoder and decoder, diffusion."""

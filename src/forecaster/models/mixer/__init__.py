@@ -1,0 +1,1 @@
+"""The network of the presets `quick` and `best`, and its parts."""

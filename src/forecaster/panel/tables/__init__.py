@@ -1,0 +1,1 @@
+"""From tables to panels: columns, rows, locations and covariates."""
