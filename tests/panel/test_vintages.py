@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.panel.test_assemble import IDS, STEPS, TIMES, long_table
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError, DataError
@@ -16,6 +15,7 @@ from forecaster.panel.fill import fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.vintages import Vintages, first_origins, sort_vintages
 from forecaster.publish.manifest import read_manifest
+from tests.panel.tables.test_assemble import IDS, STEPS, TIMES, long_table
 
 HOUR = pd.Timedelta(hours=1)
 UNKNOWN = float("nan")
