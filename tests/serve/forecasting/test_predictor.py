@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
+from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.closed import Closings
 from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
 from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.recipe import Recipe
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.predictor import (
@@ -27,6 +30,7 @@ from forecaster.serve.forecasting.predictor import (
     view_origin,
 )
 from forecaster.serve.service import load_model
+from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS, fit
 
@@ -376,3 +380,54 @@ def test_past_only_covariates_are_carried_and_missed_ones_are_told(
     silent = Snapshot(seen.with_data(covariates=values))
     degraded = final_forecast(SnapshotPredictor(), model, silent, HOURS - 1).degraded
     assert degraded == f"covariates: {name} not observed, usual values"
+
+
+@pytest.fixture
+def long_model(whole: Panel, tmp_path: Path) -> ServedModel:
+    """Return a model that forecasts more than a day."""
+    lags = LagConfig(recent=1, seasons=(Season(days=7, count=1),), horizon=31)
+    stamps = [f"{time}Z" for time in whole.times]
+    ranges = [[(stamps[a], stamps[b - 1])] for a, b in ((0, 400), (400, 700), (700, HOURS))]
+    SeasonalNaive(Recipe(lags=lags)).fit(whole, Splits(*ranges)).save(tmp_path / "run")
+    return load_model(tmp_path / "run")
+
+
+def test_totals_of_days_follow_outcomes_as_the_estimators_do(
+    whole: Panel, long_model: ServedModel
+) -> None:
+    model, predictor = long_model, SnapshotPredictor()
+    known = replace(whole, values=whole.values[: HOURS + 40])
+    snapshot = Snapshot(known)
+    for origin in (HOURS + 29, HOURS + 30, HOURS + 39):
+        while (forecast := predictor.predict(model, snapshot, origin)) is None:
+            pass
+        provisional = predictor.predict_provisional(model, snapshot, origin)
+        assert forecast.totals is not None
+        assert provisional.totals is not None
+        seen = replace(known, values=known.values[: origin + 1])
+        table = model.estimator.forecast_totals(seen)
+        for j, span in enumerate(forecast.totals.spans):
+            rows = (
+                table[table["day"] == span.name].set_index("unique_id").loc[[*known.locations.ids]]
+            )
+            assert np.allclose(forecast.totals.y_hat[j], rows["y_hat"], rtol=1e-5)
+            quantiles = rows[["q10", "q50", "q90"]].to_numpy().T
+            assert np.allclose(forecast.totals.quantiles[:, j], quantiles, rtol=1e-5, atol=1e-4)
+        assert not np.allclose(forecast.totals.quantiles, provisional.totals.quantiles, rtol=1e-3)
+
+
+def test_a_late_value_changes_the_totals_of_the_days_it_belongs_to(
+    whole: Panel, long_model: ServedModel
+) -> None:
+    model, predictor = long_model, SnapshotPredictor()
+    known = replace(whole, values=whole.values[:HOURS])
+    earlier = Snapshot(known)
+    later = earlier.with_observations([(HOURS - 300, 2, 4_000.0)], 1)
+    for snapshot in (earlier, later, earlier):
+        answers = []
+        for each in (predictor, SnapshotPredictor()):
+            while (forecast := each.predict(model, snapshot, HOURS - 1)) is None:
+                pass
+            assert forecast.totals is not None
+            answers.append(forecast.totals.quantiles)
+        assert np.array_equal(*answers)

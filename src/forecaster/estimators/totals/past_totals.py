@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
+from forecaster.clock.clock import Clock
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.online import count_sides, push_levels
 from forecaster.estimators.predictor import Predictor
@@ -101,38 +102,62 @@ class PastForecasts:
         Args:
             origin: the last observed step.
         """
-        panel, K = self._predictor.panel, self._horizon
-        day = day_steps(panel.clock)
-        days = PAST_DAYS + -(-K // day) - 1  # of each step ahead, so many are known
-        origins = origin - day * np.arange(days, 0, -1)
+        origins = earlier_origins(origin, self._horizon, self._predictor.panel.clock)
         origins = origins[origins >= 0]
-        shape = len(origins), K, len(panel.locations)
-        outcomes, closed = np.full(shape, np.nan, dtype=np.float32), np.zeros(shape, dtype=bool)
-        if not len(origins):
-            return PastTotals(outcomes, outcomes, closed)
-        self._add(origins)
-        first = int(origins[0]) + 1
-        ahead = origins[:, None] - first + np.arange(1, K + 1)
-        is_observed = ahead <= origin - first
-        outcomes[is_observed] = self._predictor.outcomes(np.arange(first, origin + 1))[
-            ahead[is_observed]
-        ]
-        closed[is_observed] = ~panel.alive(first, origin + 1)[ahead[is_observed]]
-        forecasts = np.stack([self._forecasts[step] for step in origins.tolist()])
-        return PastTotals(forecasts, outcomes, closed)
-
-    def _add(self, origins: Int64[np.ndarray, " D"]) -> None:
-        """Forecast from those origins that are new, and may be compared."""
         new = np.array([o for o in origins.tolist() if o not in self._forecasts], dtype=np.int64)
-        if not len(new):
-            return
-        counts = self._predictor.counts(new)
-        shape = len(new), self._horizon, len(self._predictor.panel.locations)
-        forecasts = np.full(shape, np.nan, dtype=np.float32)
-        rows = np.flatnonzero(counts.any(axis=1))
-        if len(rows):
-            base = self._predictor.base(new[rows])
-            forecasts[rows] = np.where(counts[rows][:, None], base.forecast, np.float32(np.nan))
-        oldest = int(origins[0])
-        self._forecasts = {o: f for o, f in self._forecasts.items() if o >= oldest}
-        self._forecasts |= dict(zip(new.tolist(), forecasts, strict=True))
+        self._forecasts = {o: f for o, f in self._forecasts.items() if o in {*origins.tolist()}}
+        added = forecast_days(self._predictor, new, self._horizon)
+        self._forecasts |= dict(zip(new.tolist(), added, strict=True))
+        shape = len(origins), self._horizon, len(self._predictor.panel.locations)
+        forecasts = np.array([self._forecasts[o] for o in origins.tolist()], dtype=np.float32)
+        return add_outcomes(self._predictor, origins, origin, forecasts.reshape(shape))
+
+
+def earlier_origins(origin: int, horizon: int, clock: Clock) -> Int64[np.ndarray, " D"]:
+    """The same hour of earlier days, the oldest first: of each step ahead, so many are known."""
+    day = day_steps(clock)
+    days = PAST_DAYS + -(-horizon // day) - 1
+    return np.asarray(origin - day * np.arange(days, 0, -1))
+
+
+def forecast_days(
+    predictor: Predictor, origins: Int64[np.ndarray, " D"], horizon: int
+) -> Float32[np.ndarray, "D K N"]:
+    """The forecasts from some origins; NaN at locations that are not compared."""
+    shape = len(origins), horizon, len(predictor.panel.locations)
+    forecasts = np.full(shape, np.nan, dtype=np.float32)
+    if not len(origins):
+        return forecasts
+    counts = predictor.counts(origins)
+    rows = np.flatnonzero(counts.any(axis=1))
+    if len(rows):
+        base = predictor.base(origins[rows])
+        forecasts[rows] = np.where(counts[rows][:, None], base.forecast, np.float32(np.nan))
+    return forecasts
+
+
+def add_outcomes(
+    predictor: Predictor,
+    origins: Int64[np.ndarray, " D"],
+    origin: int,
+    forecasts: Float32[np.ndarray, "D K N"],
+) -> PastTotals:
+    """Forecasts with the outcomes that are known at an origin.
+
+    Args:
+        predictor: of the values up to the origin.
+        origins: of the forecasts, in order.
+        origin: the last observed step.
+        forecasts: NaN: not compared.
+    """
+    outcomes = np.full(forecasts.shape, np.nan, dtype=np.float32)
+    closed = np.zeros(forecasts.shape, dtype=bool)
+    if len(origins):
+        first = int(origins[0]) + 1
+        ahead = origins[:, None] - first + np.arange(1, forecasts.shape[1] + 1)
+        is_observed = ahead <= origin - first
+        observed = predictor.outcomes(np.arange(first, origin + 1))
+        outcomes[is_observed] = observed[ahead[is_observed]]
+        is_open = predictor.panel.alive(first, origin + 1)
+        closed[is_observed] = ~is_open[ahead[is_observed]]
+    return PastTotals(forecasts, outcomes, closed)

@@ -23,6 +23,13 @@ from forecaster.estimators.intervals.calibration import Base
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.estimators.match import is_new, location_order, match, see_as_run
 from forecaster.estimators.predictor import Predictor
+from forecaster.estimators.totals.past_totals import (
+    PastTotals,
+    add_outcomes,
+    earlier_origins,
+    forecast_days,
+)
+from forecaster.estimators.totals.totals import TotalCalibration
 from forecaster.estimators.wrong_values.degraded import (
     NEW_LOCATION,
     SILENT_LEAST,
@@ -91,7 +98,14 @@ class SnapshotPredictor:
         numbers = self._numbers(view, weather)
         if numbers is None:
             return None
-        return _with_totals(view, _with_doubts(view, _to_forecast(view, numbers, degraded)))
+        totals = find_totals(view)
+        past = None
+        if totals is not None and model.quantile_levels:
+            past = self._online(view, weather).past_totals(snapshot, origin)
+            if past is None:
+                return None
+        forecast = _with_doubts(view, _to_forecast(view, numbers, degraded))
+        return _add_totals(view, forecast, totals, past)
 
     def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
         """Return the forecast from a past origin, without covariates observed since."""
@@ -106,7 +120,8 @@ class SnapshotPredictor:
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = _static_numbers(view, weather)
         forecast = _to_forecast(view, numbers, degraded, UNADJUSTED)
-        return replace(_with_totals(view, _with_doubts(view, forecast)), provisional=True)
+        forecast = _add_totals(view, _with_doubts(view, forecast), find_totals(view))
+        return replace(forecast, provisional=True)
 
     def _numbers(self, view: OriginView, weather: Weather) -> Numbers | None:
         if not view.model.quantile_levels:
@@ -138,6 +153,7 @@ class OnlinePredictor:
         first_step = step_number(snapshot.base)
         self._online = OnlineCalibration(predictor.calibration, first_step)
         self._order = location_order(predictor.panel.locations.ids, view.panel)
+        self._past: dict[int, np.ndarray] = {}  # forecasts of earlier days by step: Float32[K N]
 
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
         """Return the numbers by the panel's locations; None: call again.
@@ -151,7 +167,7 @@ class OnlinePredictor:
             predictor, steps = self._look(snapshot, unobserved)
             online.observe(unobserved, predictor.outcomes(steps), predictor.counts(steps))
         missing = online.unforecast(origin)
-        batch = missing[: max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)]
+        batch = missing[: self._at_once]
         if batch:
             predictor, steps = self._look(snapshot, batch)
             online.add(batch, predictor.base(steps))
@@ -161,6 +177,33 @@ class OnlinePredictor:
         base = (self._base_of_new(snapshot, origin) or online.base(origin)).at(self._order)
         quantiles = online.calibration.correct(base, online.corrections(origin))
         return Numbers(base.forecast, quantiles, base.relative)
+
+    def past_totals(self, snapshot: Snapshot, origin: int) -> PastTotals | None:
+        """Return the forecasts of the days before an origin, by whose outcomes totals move.
+
+        By the panel's locations, as the estimator finds them; None: call again.
+        """
+        clock, horizon = snapshot.base.clock, self._model.horizon
+        steps = [s for s in earlier_origins(origin, horizon, clock).tolist() if s >= 0]
+        missing = [step for step in steps if step not in self._past]
+        batch = missing[: self._at_once]
+        if batch:
+            predictor, in_panel = self._look(snapshot, batch)
+            forecasts = forecast_days(predictor, in_panel, horizon)
+            self._past |= dict(zip(batch, forecasts, strict=True))
+        if len(missing) > len(batch):
+            return None
+        self._past = {step: self._past[step] for step in steps}
+        predictor, in_panel = self._look(snapshot, [*steps, origin])
+        shape = len(steps), horizon, len(predictor.panel.locations)
+        past = np.array([*self._past.values()], dtype=np.float32).reshape(shape)
+        compared = add_outcomes(predictor, in_panel[:-1], int(in_panel[-1]), past)
+        return compared.locations(self._order)
+
+    @property
+    def _at_once(self) -> int:
+        """How many origins are forecast in one call."""
+        return max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)
 
     def _base_of_new(self, snapshot: Snapshot, origin: int) -> Base | None:
         """Return the forecast of an origin on its own if it has new locations, else None.
@@ -179,6 +222,7 @@ class OnlinePredictor:
         if earlier.version != later.version:
             first = later.first_changed_origin(earlier.version, self._model.horizon)
             self._online.forget_from(first)
+            self._past = {step: past for step, past in self._past.items() if step < first}
 
     def _look(
         self, snapshot: Snapshot, steps: Sequence[int], *, by_values: bool = False
@@ -340,23 +384,29 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     )
 
 
-def _with_totals(view: OriginView, forecast: Forecast) -> Forecast:
-    """Return the forecast with its totals over days, if its horizon is a day or longer."""
+def find_totals(view: OriginView) -> TotalCalibration | None:
+    """Return the calibration of totals over days; None: the horizon is shorter than a day."""
     minutes = view.model.horizon * view.panel.clock.step_minutes
     if minutes < DAY_MINUTES or view.model.horizon == 1:
-        return forecast
+        return None
     run, _ = view.model.estimator.adapt(with_absent_locations(view.model, view.panel))
-    ids = view.panel.locations.ids
-    totals = view.model.totals(run, ids)
+    return view.model.totals(run, view.panel.locations.ids)
+
+
+def _add_totals(
+    view: OriginView,
+    forecast: Forecast,
+    totals: TotalCalibration | None,
+    past: PastTotals | None = None,
+) -> Forecast:
+    """Return the forecast with its totals over days, corrected by the outcomes of earlier days."""
     if totals is None:
         return forecast
+    ids = view.panel.locations.ids
     doubtful = np.array([identity in forecast.doubts for identity in ids], dtype=bool)
-    return replace(
-        forecast,
-        totals=totals.forecast(
-            view.panel, view.step, forecast.y_hat, forecast.quantiles, doubtful
-        ),
-    )
+    numbers = forecast.y_hat, forecast.quantiles
+    summed = totals.forecast(view.panel, view.step, *numbers, doubtful, past)
+    return replace(forecast, totals=summed)
 
 
 def _forecast_panel(view: OriginView) -> Panel:
