@@ -100,7 +100,7 @@ def track(items: Sequence[T], noun: str, tell: Tell) -> Iterator[T]:
     remaining, paced = RemainingTime(), Paced(tell)
     for done, item in enumerate(items):
         seconds = remaining.seconds(done, len(items))
-        left = "" if seconds is None else f", {describe_seconds(seconds)}"
+        time_left = "" if seconds is None else f", {describe_seconds(seconds)}"
         if done:
-            paced(f"{noun} {done + 1} of {len(items)}{left}")
+            paced(f"{noun} {done + 1} of {len(items)}{time_left}")
         yield item

@@ -312,7 +312,7 @@ def _score_columns(content: "Mapping[str, Any]", weather: str) -> dict[str, list
     if any(row.get("intervals") for row in rows):
         title = f"% inside {tables.interval_name(content['quantiles'])}"
         columns[title] = [tables.coverage_text(row) for row in rows]
-    if any(found["rmse"] for found in content["differences"].values()):
+    if any(difference["rmse"] for difference in content["differences"].values()):
         title = f"RMSE against {content['against']}"
         columns[title] = [tables.difference_text(content, row["model"]) for row in rows]
     columns["bias %"] = error_cells("bias")

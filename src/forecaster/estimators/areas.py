@@ -388,12 +388,12 @@ def _shared_reasons(parts: Sequence[Sequence[str]]) -> list[str]:
 def _join_reasons(reasons: Mapping[str, Sequence[str]]) -> str:
     """The reasons why the forecast of an area is degraded: those of all, then of its locations."""
     shared = _shared_reasons(list(reasons.values()))
-    own = [
+    own_columns = [
         f"{name}: {'; '.join(reason for reason in parts if reason not in shared)}"
         for name, parts in reasons.items()
         if set(parts) - {*shared, ""}
     ]
-    return "; ".join([*shared, *([name_some(own)] if own else [])])
+    return "; ".join([*shared, *([name_some(own_columns)] if own_columns else [])])
 
 
 class _ForecastCache:

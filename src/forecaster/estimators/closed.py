@@ -164,10 +164,10 @@ def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.nda
         _count_silent(everybody[:, block], outage, asleep[:, block]).max(axis=0)
         for block in blocks
     ]
-    longest, told = np.concatenate(parts), panel.alive(0, M) & train[:, None]
+    longest, observed = np.concatenate(parts), panel.alive(0, M) & train[:, None]
     if panel.censored_by:
-        told &= np.isfinite(panel.values)
-    unknown = told.sum(axis=0) < RUN_DAYS * day  # too short to say that it is never silent
+        observed &= np.isfinite(panel.values)
+    unknown = observed.sum(axis=0) < RUN_DAYS * day  # too short to say that it is never silent
     return {LONGEST: np.where(unknown, np.maximum(longest, day), longest)}
 
 

@@ -288,9 +288,9 @@ def is_new(run: Run) -> Bool[np.ndarray, " N"]:
 def known_part(run: Run, panel: Panel) -> Panel:
     """The panel by the locations of a run; absent ones are missing."""
     present = {*panel.locations.ids}
-    known = tuple(identity for identity in run.about["ids"] if identity in present)
+    ids = tuple(identity for identity in run.about["ids"] if identity in present)
     absent = [identity for identity in run.about["ids"] if identity not in present]
-    return panel.select(known).with_absent(absent)
+    return panel.select(ids).with_absent(absent)
 
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:

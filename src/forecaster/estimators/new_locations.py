@@ -61,14 +61,14 @@ def choose_neighbours(
     M = len(locations)
     if PAIRS not in arrays:
         return np.empty((0, 2), dtype=np.int64)
-    known, learned = np.arange(M) < M - n, edges_of(arrays)
+    was_trained, learned = np.arange(M) < M - n, edges_of(arrays)
     if learned.is_directed and not len(learned.pairs):  # none tells about another
         return np.empty((0, 2), dtype=np.int64)
     degree = int(np.median(learned.degrees(M - n)))
     edges = [
         (int(neighbour), new)
         for new in range(M - n, M)
-        for neighbour in rank_neighbours(new, known, locations, values)[: max(degree, 1)]
+        for neighbour in rank_neighbours(new, was_trained, locations, values)[: max(degree, 1)]
     ]
     return np.array(edges, dtype=np.int64).reshape(-1, 2)
 

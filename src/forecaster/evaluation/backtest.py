@@ -181,16 +181,16 @@ def _own_errors(
     if run is None or not served_models(run):
         return None
     run, matched = estimator.adapt(panel)
-    own = {
+    own_arrays = {
         w: close(run, matched, origins, estimator.own_forecasts(run, matched, w, origins))
         for w in weathers
     }
-    first = own[weathers[0]]
+    first = own_arrays[weathers[0]]
     truth = _without_closed(targets(matched, origins, run.recipe.lags.horizon), first)
     in_run_order = _sum_by_location(truth, first.mean, first.relative, cut)
     order = location_order(matched.locations.ids, panel)
     return OwnErrors(
-        errors={w: sum_errors(truth, f.mean, cut, f.relative) for w, f in own.items()},
+        errors={w: sum_errors(truth, f.mean, cut, f.relative) for w, f in own_arrays.items()},
         by_location=ErrorSums(**{n: s[:, order] for n, s in vars(in_run_order).items()}),
     )
 

@@ -84,6 +84,8 @@ def _bias_by_group(
         np.bincount(groups.ravel(), weights=part.ravel(), minlength=count)
         for part in (errors.signed, errors.sizes)
     )
-    known = (sizes > 0) & np.isfinite(signed)
-    bias = np.divide(signed, sizes, out=np.zeros(count), where=known)
-    return [value if k else None for value, k in zip(bias.tolist(), known.tolist(), strict=True)]
+    has_bias = (sizes > 0) & np.isfinite(signed)
+    bias = np.divide(signed, sizes, out=np.zeros(count), where=has_bias)
+    return [
+        value if k else None for value, k in zip(bias.tolist(), has_bias.tolist(), strict=True)
+    ]

@@ -146,8 +146,8 @@ def challenge(
         origins: of windows that neither has learned from.
         knowledge: what the challenger knows beyond the champion.
     """
-    known = {*champion[1].locations.ids} & {*_ids(champion[0])}
-    shared = [i for i in challenger[1].locations.ids if i in known]
+    shared_ids = {*champion[1].locations.ids} & {*_ids(champion[0])}
+    shared = [i for i in challenger[1].locations.ids if i in shared_ids]
     sides = [_Side.of(model, panel, shared, origins) for model, panel in (champion, challenger)]
     panel = challenger[1].select(tuple(shared))
     truth = targets(panel, origins, sides[0].mean.shape[1])

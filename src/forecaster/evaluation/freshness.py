@@ -135,5 +135,5 @@ def _scores(errors: ErrorSums, rows: Bool[np.ndarray, " B"]) -> Scores:
 
 def _mean(seeds: Sequence[Scores], metric: str) -> float | None:
     values = [getattr(scores, metric).value for scores in seeds]
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    measured = [value for value in values if value is not None]
+    return statistics.fmean(measured) if measured else None

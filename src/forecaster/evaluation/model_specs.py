@@ -154,7 +154,7 @@ def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
 def _repeated_spec(name: str, repeated: re.Match[str], recipe: Recipe) -> ModelSpec:
     """The ensemble of several trainings of one model."""
     member = repeated[2]
-    members = [known for known in get_args(MemberName) if known != "Ridge"]
+    members = [member_name for member_name in get_args(MemberName) if member_name != "Ridge"]
     if member not in members:
         hint = nearest_name(member, members)
         raise ConfigError(

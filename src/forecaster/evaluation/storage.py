@@ -50,8 +50,8 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     arrays |= {name: array for name, array in optional.items() if array is not None}
     arrays |= _error_arrays(result.errors, result.by_location)
     if result.own is not None:
-        own = _error_arrays(result.own.errors, result.own.by_location)
-        arrays |= {f"{OWN}{name}": sums for name, sums in own.items()}
+        own_errors = _error_arrays(result.own.errors, result.own.by_location)
+        arrays |= {f"{OWN}{name}": sums for name, sums in own_errors.items()}
     intervals = result.interval_results
     if intervals is not None:
         arrays |= _interval_arrays(intervals)

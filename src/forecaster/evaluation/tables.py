@@ -159,10 +159,10 @@ def format_bias(bias: float | None) -> str:
 
 def hour_range(biases: Sequence[float | None]) -> str:
     """Return the lowest and the highest bias of the hours: `−1.20 (4:00) … +3.10 (23:00)`."""
-    known = [(bias, hour) for hour, bias in enumerate(biases) if bias is not None]
-    if not known:
+    by_hour = [(bias, hour) for hour, bias in enumerate(biases) if bias is not None]
+    if not by_hour:
         return MISSING
-    ends = min(known), max(known)
+    ends = min(by_hour), max(by_hour)
     return " … ".join(f"{format_bias(bias)} ({hour}:00)" for bias, hour in ends)
 
 

@@ -146,12 +146,12 @@ def _is_other(case: Case) -> Bool[np.ndarray, " N"]:
 
 def _edge(case: Case, n: int) -> tuple[float | None, tuple[int, ...] | None]:
     """Return strength and delays of the edges from a location to the explained one."""
-    edges, here = case.edges, case.window.location
+    edges, explained = case.edges, case.window.location
     if edges is None:
         return None, None
-    leads_here = (edges.pairs == [n, here]).all(axis=1)
+    leads_here = (edges.pairs == [n, explained]).all(axis=1)
     if not edges.is_directed:
-        leads_here |= (edges.pairs == [here, n]).all(axis=1)
+        leads_here |= (edges.pairs == [explained, n]).all(axis=1)
     strengths = case.run.arrays[STRENGTHS][leads_here].tolist()
     strength = float(max(strengths, key=abs)) if strengths else None
     if edges.delays is None:

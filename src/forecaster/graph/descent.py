@@ -278,13 +278,13 @@ def label_components(S: Matrix, penalty: float) -> Int64[np.ndarray, " N"]:
     for first in range(N):
         if label[first] >= 0:
             continue
-        label[first], queue[0], done, found = count, first, 0, 1
-        while done < found:
+        label[first], queue[0], done, n_labelled = count, first, 0, 1
+        while done < n_labelled:
             row = S[queue[done]]
             for n in range(N):
                 if label[n] < 0 and abs(row[n]) > penalty:
-                    label[n], queue[found] = count, n
-                    found += 1
+                    label[n], queue[n_labelled] = count, n
+                    n_labelled += 1
             done += 1
         count += 1
     return label

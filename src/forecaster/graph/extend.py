@@ -34,10 +34,10 @@ def restrict_graph(graph: DependencyGraph, ids: tuple[str, ...]) -> DependencyGr
     place = np.full(len(graph.locations), -1)
     place[order] = np.arange(len(order))
     pairs = place[graph.pairs].reshape(-1, 2)
-    kept = (pairs >= 0).all(axis=1)
-    delays = None if graph.delays is None else graph.delays[kept]
+    is_inside = (pairs >= 0).all(axis=1)
+    delays = None if graph.delays is None else graph.delays[is_inside]
     locations = graph.locations.take(order)
-    return _with_places(graph, locations, pairs[kept], graph.strengths[kept], delays)
+    return _with_places(graph, locations, pairs[is_inside], graph.strengths[is_inside], delays)
 
 
 def extend_graph(
@@ -56,8 +56,8 @@ def extend_graph(
         raise DataError(
             f"graph: none of its places is among {name_some(locations.ids)}; learn another graph"
         )
-    kept = restrict_graph(graph, tuple(np.array(locations.ids)[learned].tolist()))
-    pairs = np.flatnonzero(learned)[kept.pairs].reshape(-1, 2)
+    restricted = restrict_graph(graph, tuple(np.array(locations.ids)[learned].tolist()))
+    pairs = np.flatnonzero(learned)[restricted.pairs].reshape(-1, 2)
     strengths = typical_strengths(graph)
     added = [
         (int(n), int(neighbour), strength)
@@ -68,14 +68,14 @@ def extend_graph(
     ]
     joined = np.array([edge[:2] for edge in added], dtype=np.int64).reshape(-1, 2)
     delays = None
-    if kept.delays is not None:
+    if restricted.delays is not None:
         joined = joined[:, ::-1]  # into the new places
-        delays = np.concatenate([kept.delays, np.full(len(joined), typical_delay(graph))])
+        delays = np.concatenate([restricted.delays, np.full(len(joined), typical_delay(graph))])
     return _with_places(
         graph,
         bare(locations),
         np.concatenate([pairs, joined]),
-        np.concatenate([kept.strengths, np.array([s for _, _, s in added], np.float64)]),
+        np.concatenate([restricted.strengths, np.array([s for _, _, s in added], np.float64)]),
         delays,
     )
 

@@ -143,9 +143,9 @@ def _walk(
         edges, converged = _count_edges(result), result.converged
         step = PathStep(penalty=penalty, score=score(result), edges=edges, converged=converged)
         stamps.append(time.monotonic())
-        left = describe_left([*path, step], np.diff(stamps).tolist(), penalties)
+        time_left = describe_left([*path, step], np.diff(stamps).tolist(), penalties)
         result_text = f"{step.edges:,} edges, score {step.score:.5f}"
-        tell(f"penalty {len(path) + 1}, {penalty:.3g}: {result_text}; {left}")
+        tell(f"penalty {len(path) + 1}, {penalty:.3g}: {result_text}; {time_left}")
         return step
 
     best, at, path = next(results), 0, list[PathStep]()
@@ -173,11 +173,13 @@ def describe_left(
     """
     decades = np.log10(penalties[0] / penalties[-1])
     usual = round(USUAL_DECADES * (len(penalties) - 1) / max(decades, 1.0))
-    left = min(penalties_left([step.score for step in path], usual), len(penalties) - len(path))
-    if not left:
+    steps_left = min(
+        penalties_left([step.score for step in path], usual), len(penalties) - len(path)
+    )
+    if not steps_left:
         return "the last one"
-    seconds = describe_seconds(extrapolate(durations, left))
-    return f"about {left} more, {seconds}"
+    seconds = describe_seconds(extrapolate(durations, steps_left))
+    return f"about {steps_left} more, {seconds}"
 
 
 def penalties_left(scores: Sequence[float], usual: int) -> int:

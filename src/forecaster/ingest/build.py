@@ -109,11 +109,11 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
         listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
-    there = [RemoteFile.parse(name) for name in names if is_remote(name)]
+    remote_files = [RemoteFile.parse(name) for name in names if is_remote(name)]
     matches = {name: _expand(data, name) for name in names if not is_remote(name)}
     _refuse_missing(data, optional, [name for name, found in matches.items() if not found])
     files = [path for found in matches.values() for path in found]
-    return Sources([*there, *files], *paths)
+    return Sources([*remote_files, *files], *paths)
 
 
 def recipe_query(recipe: Recipe) -> Query | None:
@@ -130,8 +130,8 @@ def recipe_query(recipe: Recipe) -> Query | None:
 
 
 def _refuse_missing(data: Path, optional: Sequence[str], missing: Sequence[str] = ()) -> None:
-    here = (name for name in optional if not is_remote(name))
-    absent = [*missing, *(name for name in here if not (data / name).is_file())]
+    local_names = (name for name in optional if not is_remote(name))
+    absent = [*missing, *(name for name in local_names if not (data / name).is_file())]
     if absent:
         raise DataError(
             f"{data}: no {', '.join(absent)}; give the folder with --data or FORECASTER_DATA"
@@ -148,8 +148,8 @@ def _expand(data: Path, name: str) -> list[Path]:
 def _chooses_by_all_hours(recipe: Recipe) -> bool:
     """Whether busy locations are chosen by test hours too."""
     rules = recipe.trips or recipe.table
-    said = rules is not None and (rules.demand_hours or recipe.splits.train)
-    return rules is not None and bool(rules.min_demand) and not said
+    names_hours = rules is not None and (rules.demand_hours or recipe.splits.train)
+    return rules is not None and bool(rules.min_demand) and not names_hours
 
 
 def _training_spans(recipe: Recipe) -> tuple[TimeSpan, ...]:

@@ -100,8 +100,8 @@ def _read_table(panel: Panel, recipe: Recipe, sources: Sources, say: Say) -> Pan
     newer, rows = ingest_table(sources.read(), recipe.panel, plain, None, sources.renames)
     say(f"read as {rows}")
     places = _described(recipe, rules, sources)
-    known = panel.locations if places is None else _join_new(panel.locations, places)
-    column = {identity: n for n, identity in enumerate(known.ids)}
+    locations = panel.locations if places is None else _join_new(panel.locations, places)
+    column = {identity: n for n, identity in enumerate(locations.ids)}
     ids = newer.locations.ids
     if rules.min_demand is not None and not column.keys().isdisjoint(ids):  # others were left out
         newer = newer.select(tuple(i for i in ids if i in column))
@@ -111,7 +111,7 @@ def _read_table(panel: Panel, recipe: Recipe, sources: Sources, say: Say) -> Pan
             f"--locations: {name_some(unknown)}; add them there, or leave their rows out"
         )
     if column.keys() >= {*newer.locations.ids}:
-        described = known.take([column[i] for i in newer.locations.ids])
+        described = locations.take([column[i] for i in newer.locations.ids])
         newer = replace(newer, locations=described, digest=None)
     return with_static(newer, rules.static)
 
@@ -124,12 +124,12 @@ def _described(recipe: Recipe, rules: TableConfig, sources: Sources) -> Location
     return read_candidates(sources.places, rules.location_columns, zone, rules.static)
 
 
-def _join_new(known: Locations, places: Locations) -> Locations:
+def _join_new(locations: Locations, places: Locations) -> Locations:
     """Return the known locations and then those that are new, with their further columns."""
-    new = places.take([n for n, i in enumerate(places.ids) if i not in {*known.ids}])
-    joined = known.join(new)
+    new = places.take([n for n, i in enumerate(places.ids) if i not in {*locations.ids}])
+    joined = locations.join(new)
     extra = {
-        name: (*column[: len(known)], *new.extra.get(name, (None,) * len(new)))
+        name: (*column[: len(locations)], *new.extra.get(name, (None,) * len(new)))
         for name, column in joined.extra.items()
     }
     return replace(joined, extra=extra)
@@ -268,13 +268,13 @@ class _Parts:
     def _first_change(self, shared: Covariates) -> int:
         """Return the first step at which a covariate is other than in the panel."""
         stored, last = self.panel.covariates, self.panel.shape[0] - 1
-        known = [name for name in shared.names if name in stored.names]
-        if len(known) < len(shared.names):
+        shared_names = [name for name in shared.names if name in stored.names]
+        if len(shared_names) < len(shared.names):
             return last  # refused later, by name
-        before = stored.values[:, [stored.names.index(name) for name in known]]
+        before = stored.values[:, [stored.names.index(name) for name in shared_names]]
         steps = min(len(before), len(shared.values), last)
-        given = np.isfinite(shared.values[:steps])
-        apart = (given & (shared.values[:steps] != before[:steps])).any(axis=1)
+        is_given = np.isfinite(shared.values[:steps])
+        apart = (is_given & (shared.values[:steps] != before[:steps])).any(axis=1)
         return int(np.argmax(apart)) if apart.any() else last
 
     def _counts(self, base: Panel) -> Mapping[str, Any]:

@@ -146,8 +146,8 @@ def _fingerprint(recipe: Recipe, sources: Sources, say: MessageCallback) -> dict
                 digest.update(chunk)
                 done += len(chunk)
                 seconds = remaining.seconds(done, total)
-                left = "" if seconds is None else f", {describe_seconds(seconds)}"
-                paced(f"reading {path.name}: {100 * done / max(total, 1):.0f} % of all{left}")
+                time_left = "" if seconds is None else f", {describe_seconds(seconds)}"
+                paced(f"reading {path.name}: {100 * done / max(total, 1):.0f} % of all{time_left}")
         hashes.append([path.name, digest.hexdigest()])
     return {"rules": hash_of(rules), "files": hash_of(hashes)}
 

@@ -128,11 +128,15 @@ def _kept_versions(folder: Path) -> list[Manifest]:
 
 def _find_version(folder: Path, version: str) -> Manifest:
     """Return the older version whose hash begins with these characters."""
-    kept = _kept_versions(folder)
-    matches = [manifest for manifest in kept if manifest.digest.startswith(version or " ")]
+    kept_versions = _kept_versions(folder)
+    matches = [
+        manifest for manifest in kept_versions if manifest.digest.startswith(version or " ")
+    ]
     if len(matches) != 1:
         problem = f"{count_of(len(matches), 'version')} with a hash that begins {version!r}"
-        names = name_some([m.digest[:NAME_DIGITS] for m in kept]) if kept else "none"
+        names = (
+            name_some([m.digest[:NAME_DIGITS] for m in kept_versions]) if kept_versions else "none"
+        )
         raise ArtifactError(f"{folder}: {problem}; older versions: {names}")
     return matches[0]
 
@@ -192,10 +196,10 @@ def is_ours(name: str) -> bool:
 
 
 def _manifest_bytes(folder: Path, name: str) -> bytes:
-    here = remote.local(folder)
-    if not here.is_dir():
+    local_folder = remote.local(folder)
+    if not local_folder.is_dir():
         raise ArtifactError(f"{folder}: no such folder; give the folder of a forecaster artifact")
-    path = here / name
+    path = local_folder / name
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -92,13 +92,13 @@ class Travel:
         state = noise[origins + past[:, None]].astype(np.float64)  # [delay, B, N], oldest first
         state = state.transpose(0, 2, 1).reshape(-1, B)
         ahead = factors[origins[:, None]] * FACTOR_AR ** np.arange(1.0, horizon + 1)[:, None]
-        known = np.concatenate([factors[origins[:, None] + past], ahead], axis=1)
+        inputs = np.concatenate([factors[origins[:, None] + past], ahead], axis=1)
         transition = self._transition()
         for step in range(horizon):
             mean = transition @ state
-            for f in range(known.shape[2]):
+            for f in range(inputs.shape[2]):
                 at = MAX_DELAY + step - self.factors.delays[:, f]
-                mean += self.factors.loadings[:, f, None] * known[:, at, f].T
+                mean += self.factors.loadings[:, f, None] * inputs[:, at, f].T
             state = np.concatenate([state[N:], mean])
             yield np.asarray(mean.T)
 
@@ -116,11 +116,11 @@ class Travel:
         """
         covariance = self._autocovariances(OWN_HOURS + horizon)
         hours = np.arange(OWN_HOURS)
-        own = covariance[np.abs(hours[:, None] - hours)].transpose(2, 0, 1)
+        own_past = covariance[np.abs(hours[:, None] - hours)].transpose(2, 0, 1)
         ahead = covariance[1 + hours[:, None] + np.arange(horizon)].transpose(2, 0, 1)
-        weights = np.linalg.solve(own, ahead)  # [N, P, K]
-        left = covariance[0] - (weights * ahead).sum(axis=1).T
-        return np.ascontiguousarray(weights.transpose(2, 1, 0)), left
+        weights = np.linalg.solve(own_past, ahead)  # [N, P, K]
+        remaining = covariance[0] - (weights * ahead).sum(axis=1).T
+        return np.ascontiguousarray(weights.transpose(2, 1, 0)), remaining
 
     def scaled(self) -> "Travel":
         """Return the same recursion in units in which every location has the deviation σ."""
@@ -138,11 +138,11 @@ class Travel:
     def _transition(self) -> csr_array:
         """Return the coefficients of the last hours, the oldest first: [N, hours · N]."""
         N = len(self.mix)
-        own = np.arange(N)
+        everyone = np.arange(N)
         source, target = self.edges.pairs.T
-        rows = np.concatenate([own, target])
+        rows = np.concatenate([everyone, target])
         columns = np.concatenate(
-            [(MAX_DELAY - 1) * N + own, (MAX_DELAY - self.edges.delays) * N + source]
+            [(MAX_DELAY - 1) * N + everyone, (MAX_DELAY - self.edges.delays) * N + source]
         )
         values = np.concatenate([np.full(N, self.memory), self.edges.strengths])
         return csr_array((values, (rows, columns)), shape=(N, MAX_DELAY * N))

@@ -215,12 +215,12 @@ class _JoinedProgress:
 
     def _seconds_left(self, update: ProgressUpdate) -> float | None:
         """The time of the training that ends last, and of those that have not begun."""
-        left = [u.seconds_left for u in self._latest.values() if u.seconds_left is not None]
-        if not left or update.seconds_left is None:
-            return max(left, default=None)
+        seconds = [u.seconds_left for u in self._latest.values() if u.seconds_left is not None]
+        if not seconds or update.seconds_left is None:
+            return max(seconds, default=None)
         later = sum(
             training.task.steps
             for number, training in enumerate(self._trainings)
             if number not in self._latest
         )
-        return max(left) + later * update.seconds_left / max(update.steps - update.step, 1)
+        return max(seconds) + later * update.seconds_left / max(update.steps - update.step, 1)

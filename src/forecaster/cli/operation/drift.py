@@ -35,23 +35,23 @@ def drift(
     estimator = load_estimator(run)
     steps = len(data.values) // max(estimator.recipe.lags.horizon, 1)
     with terminal.progress("forecasting", steps) as advance:
-        found = find_drift(estimator, data, advance)
+        drift = find_drift(estimator, data, advance)
     if as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print(json.dumps(drift.to_json(), ensure_ascii=False))
     else:
-        terminal.print_checkup(run.resolve().name, to_findings(found))
+        terminal.print_checkup(run.resolve().name, to_findings(drift))
     if out or not as_json:
-        _write_page(out or Path(f"{run.resolve().name}-drift"), run.resolve().name, found, data)
+        _write_page(out or Path(f"{run.resolve().name}-drift"), run.resolve().name, drift, data)
 
 
-def _write_page(folder: Path, name: str, found: "Drift", panel: "Panel") -> None:
+def _write_page(folder: Path, name: str, drift: "Drift", panel: "Panel") -> None:
     """Write the page; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.drift.findings import to_findings
     from forecaster.report.drift.page import render_drift
 
     try:
-        page = render_drift(name, found, to_findings(found), panel)
+        page = render_drift(name, drift, to_findings(drift), panel)
     except ConfigError as missing_extra:
         print(f"no page: {missing_extra}", file=sys.stderr)
         return

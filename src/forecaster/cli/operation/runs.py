@@ -115,6 +115,6 @@ def _print_versions(rows: list[dict[str, Any]]) -> None:
 
 def _shorten(verdict: str | None, reason: str | None) -> str:
     """A verdict with the first difference of its reason, without the interval."""
-    first, *others = (reason or "").split("; ")
-    text = re.sub(r" \(.*?\)", "", first) + (f"; {len(others)} more" if others else "")
+    first, *further = (reason or "").split("; ")
+    text = re.sub(r" \(.*?\)", "", first) + (f"; {len(further)} more" if further else "")
     return f"{verdict}: {text}" if verdict else ""

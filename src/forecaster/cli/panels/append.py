@@ -152,12 +152,12 @@ def _append_files(
         return Appended()
     _refuse_missing(sources)
     section = "trips" if is_trips else "table"
-    given = {name: value for name, value in settings[section].items() if value}
+    chosen = {name: value for name, value in settings[section].items() if value}
     others = [n for part in settings if part != section for n, v in settings[part].items() if v]
     if others:
         options = ", ".join(f"--{name}" for name in others)
         raise ConfigError(f"{options}: {folder} was made of {section}; leave {options} out")
-    recipe = newer_recipe(panel, saved, {section: given} if given else None)
+    recipe = newer_recipe(panel, saved, {section: chosen} if chosen else None)
     paths = [*sources.files, *sources.tables]
     with terminal.stages(sum(path.stat().st_size for path in paths)) as (say, advance):
         newer = read_newer(panel, recipe, sources, say=say, progress=advance)

@@ -221,8 +221,10 @@ class BoostingProgress:
         self._finished.append(trees)
         self._trees, self._best, self._error = 0, 0, math.inf
         text = f"{done} of {self._models} models, step {step} ahead: {count_of(trees, 'tree')}"
-        left = self.seconds_left()
-        self._report(f"Boosting: {text}" + (f"; {describe_seconds(left)}" if left else ""))
+        seconds_left = self.seconds_left()
+        self._report(
+            f"Boosting: {text}" + (f"; {describe_seconds(seconds_left)}" if seconds_left else "")
+        )
 
     def expect_trees(self) -> float:
         """Estimate the trees of all models.
@@ -231,8 +233,8 @@ class BoostingProgress:
         soon if its error no longer falls; otherwise only a range is known, from the trees it has
         to many, and the geometric mean of both is taken.
         """
-        left = self._models - len(self._finished)
-        if not left:
+        unfinished = self._models - len(self._finished)
+        if not unfinished:
             return float(sum(self._finished))
         waited = self._trees - self._best
         if self._finished:
@@ -243,7 +245,7 @@ class BoostingProgress:
             mean = math.sqrt(max(self._trees, 1) * MANY_TREES)
         least = max(self._trees, min(self._best + PATIENCE, MANY_TREES))  # it ends no earlier
         present = max(least, mean)
-        return sum(self._finished) + present + (left - 1) * mean
+        return sum(self._finished) + present + (unfinished - 1) * mean
 
     def seconds_left(self) -> float | None:
         """Estimate the time that the remaining trees take."""

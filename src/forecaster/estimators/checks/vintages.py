@@ -52,8 +52,8 @@ def _with_vintages(panel: Panel) -> Panel:
     generator, steps = np.random.default_rng(11), HOURS + KNOWN_AHEAD
     events = generator.integers(0, 2, (steps * len(LEADS), 1)).astype(np.float32)
     step = np.repeat(np.arange(steps), len(LEADS))
-    known = step - np.tile(np.array(LEADS), steps)
-    vintages = sort_vintages(("event",), step, known, events)
+    known_at = step - np.tile(np.array(LEADS), steps)
+    vintages = sort_vintages(("event",), step, known_at, events)
     shared = panel.covariates
     values = np.concatenate([shared.values, np.zeros((steps, 1), np.float32)], axis=1)
     added = replace(shared, names=(*shared.names, "event"), values=values)

@@ -47,10 +47,12 @@ def average(
     quantiles = np.empty((len(mean), 0, *mean.shape[1:]), dtype=np.float32)
     if with_quantiles:
         parts = [forecasts[n].outputs for n in with_quantiles]
-        own = share_weights(mean_weights[with_quantiles], [available[n] for n in with_quantiles])
+        quantile_weights = share_weights(
+            mean_weights[with_quantiles], [available[n] for n in with_quantiles]
+        )
         distances = [part.quantiles - part.mean[:, None] for part in parts]
         levels = [
-            _sum([distance[:, q] for distance in distances], own)
+            _sum([distance[:, q] for distance in distances], quantile_weights)
             for q in range(distances[0].shape[1])
         ]
         quantiles = mean[:, None] + np.stack(levels, axis=1)

@@ -165,8 +165,10 @@ class Ensemble(Estimator):
             parents |= result.parents
             shared = {"graph"} & result.about.keys()
             about |= {name: result.about[name] for name in shared}
-            own = {name: part for name, part in result.about.items() if name not in shared}
-            about["members"].append({"name": member.name, **own})
+            member_about = {
+                name: part for name, part in result.about.items() if name not in shared
+            }
+            about["members"].append({"name": member.name, **member_about})
         if fits.failures:
             about["left_out"] = {name: str(error) for name, error in fits.failures.items()}
         equal = np.full(len(fitted), 1 / len(fitted))
@@ -335,8 +337,8 @@ class Ensemble(Estimator):
         extended = dict(super().extend_arrays(run, n, neighbours))
         for member in self.members_in(run.arrays):
             if member.estimator.accepts_new_locations:
-                own = member.estimator.extend_arrays(member.run_of(run), n, neighbours)
-                extended |= member.put(own)
+                member_arrays = member.estimator.extend_arrays(member.run_of(run), n, neighbours)
+                extended |= member.put(member_arrays)
         return extended
 
 

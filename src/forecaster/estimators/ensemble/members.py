@@ -33,12 +33,12 @@ class MemberArrays(Mapping[str, np.ndarray]):
         self._arrays, self._prefix = arrays, f"{PREFIX}{name}."
 
     def __getitem__(self, name: str) -> np.ndarray:
-        own = self._arrays.get(self._prefix + name)
-        if own is None and name.startswith(SHARED):
+        array = self._arrays.get(self._prefix + name)
+        if array is None and name.startswith(SHARED):
             return self._arrays[name]
-        if own is None:
+        if array is None:
             raise KeyError(name)
-        return own
+        return array
 
     def __iter__(self) -> Iterator[str]:
         for name in self._arrays:

@@ -55,8 +55,8 @@ def choose_weights(folds: Sequence[Errors], loss: Loss) -> MemberWeights:
         return MemberWeights(equal, np.inf, held_out)
     left_out = np.zeros(len(PENALTIES))
     for number, errors in enumerate(used):
-        others = used[:number] + used[number + 1 :]
-        for row, weights in enumerate(_path(others, loss)):
+        remaining = used[:number] + used[number + 1 :]
+        for row, weights in enumerate(_path(remaining, loss)):
             left_out[row] += _total(errors, weights, loss)
     best = int(left_out.argmin())
     weights = _path(used, loss)[best]

@@ -142,13 +142,13 @@ def served_models(run: Run) -> dict[str, str]:
 
 def describe_fallback(about: Mapping[str, Any]) -> str | None:
     """How often a run falls back, in words; None: it was not compared with simple models."""
-    found = about.get("fallback")
-    if found is None:
+    record = about.get("fallback")
+    if record is None:
         return None
-    if not found["locations"]:
-        return f"at none of {found['of']:,} locations"
-    names = ", ".join(f"{name} {count:,}" for name, count in found["models"].items())
-    where = f"at {found['locations']:,} of {found['of']:,} locations: {names}"
+    if not record["locations"]:
+        return f"at none of {record['of']:,} locations"
+    names = ", ".join(f"{name} {count:,}" for name, count in record["models"].items())
+    where = f"at {record['locations']:,} of {record['of']:,} locations: {names}"
     return f"{where} (better there on validation by more than chance)"
 
 

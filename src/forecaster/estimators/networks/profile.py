@@ -124,8 +124,8 @@ def _bounds_of(arrays: Arrays, W: int) -> DeviationBounds | None:
     for name, form in needed.items():
         array = arrays.get(name)
         if array is None or (array.dtype.name, array.shape) != form:
-            found = "missing" if array is None else f"{array.dtype} {array.shape}"
-            raise ArtifactError(f"{name} is {found}, not {form[0]} {form[1]}")
+            present = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise ArtifactError(f"{name} is {present}, not {form[0]} {form[1]}")
         if not np.isfinite(array).all():
             raise ArtifactError(f"{name} has values that are not finite")
     if HOURS in arrays and not ((arrays[HOURS] >= 0) & (arrays[HOURS] < DAY_HOURS)).all():

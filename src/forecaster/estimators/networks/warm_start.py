@@ -57,8 +57,8 @@ def keep_statistics(trained: Arrays, fitted: Arrays, kept: Kept) -> dict[str, np
         fitted: of the coming one, from its own training steps.
         kept: the locations of both; of these, those that the earlier one hardly knew are as new.
     """
-    known = trained[KNOWN][kept.before] if KNOWN in trained else np.ones(len(kept.before))
-    before, after = kept.before[known >= 1], kept.after[known >= 1]
+    was_known = trained[KNOWN][kept.before] if KNOWN in trained else np.ones(len(kept.before))
+    before, after = kept.before[was_known >= 1], kept.after[was_known >= 1]
     arrays = dict(fitted)
     for name in ("covariates.mean", "local_covariates.mean"):
         if trained[name].shape != fitted[name].shape:

@@ -42,8 +42,8 @@ def _describe(judgement: Judgement, panel: Panel, first: int, column: int) -> st
     """The last implausible and the last repeated value of a location, as text."""
     texts = []
     marks = judgement.marks
-    here = marks.columns == column
-    for chosen in (here & (marks.lengths == 0), here & (marks.lengths > 0)):
+    of_column = marks.columns == column
+    for chosen in (of_column & (marks.lengths == 0), of_column & (marks.lengths > 0)):
         numbers = np.flatnonzero(chosen)
         if not len(numbers):
             continue
@@ -164,8 +164,8 @@ def describe_outage(
     least = max(SILENT_LEAST, SILENT_SHARE * heard.sum())
     if now.sum() < least:
         return None
-    many = (silent[:, now].sum(axis=1) >= least)[::-1]
-    since = first if many.all() else origin + 1 - int(np.argmin(many))
+    is_outage = (silent[:, now].sum(axis=1) >= least)[::-1]
+    since = first if is_outage.all() else origin + 1 - int(np.argmin(is_outage))
     silent_count = f"{int(now.sum()):,} of {int(heard.sum()):,} locations"
     return f"feed outage: {silent_count} silent since {_time(panel, since)}"
 

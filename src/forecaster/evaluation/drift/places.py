@@ -71,7 +71,7 @@ def describe_data(run: Run, panel: Panel, spans: Spans) -> DataState:
     parts = [(panel.values[s], usual_values(run, panel, s)) for s in (learned, recent)]
     spread = [float(np.nanstd(np.where(u > 0, v - u, np.nan))) for v, u in parts]
     values, usual = parts[1]
-    there = np.isfinite(values)
+    observed = np.isfinite(values)
     alive = [panel.alive(0, end)[s] for s in (learned, recent)]
     missing = [
         float((np.isnan(v) & a).sum() / max(a.sum(), 1))
@@ -80,10 +80,10 @@ def describe_data(run: Run, panel: Panel, spans: Spans) -> DataState:
     plausibility = Plausibility.of(run)
     marked = 0.0
     if plausibility is not None:
-        marked = len(plausibility.judge(panel, first, end).marks.steps) / max(there.sum(), 1)
-    expected = float(usual[there].sum(dtype=np.float64))
+        marked = len(plausibility.judge(panel, first, end).marks.steps) / max(observed.sum(), 1)
+    expected = float(usual[observed].sum(dtype=np.float64))
     return DataState(
-        level=float(values[there].sum(dtype=np.float64)) / expected if expected else 1.0,
+        level=float(values[observed].sum(dtype=np.float64)) / expected if expected else 1.0,
         spread=spread[1] / spread[0] if spread[0] else 1.0,
         missing=(missing[0], missing[1]),
         beyond=_beyond_training(run, panel, first, end),
@@ -144,10 +144,10 @@ def compare_weeks(
     """
     counts, means, variances = ([], [], [])
     for weeks in (before, after):
-        there = np.isfinite(weeks)
-        count = there.sum(axis=0)
-        mean = np.where(there, weeks, 0).sum(axis=0) / np.maximum(count, 1)
-        square = np.square(np.where(there, weeks - mean, 0)).sum(axis=0)
+        observed = np.isfinite(weeks)
+        count = observed.sum(axis=0)
+        mean = np.where(observed, weeks, 0).sum(axis=0) / np.maximum(count, 1)
+        square = np.square(np.where(observed, weeks - mean, 0)).sum(axis=0)
         counts.append(count)
         means.append(mean)
         variances.append(square / np.maximum(count - 1, 1) / np.maximum(count, 1))
@@ -190,9 +190,9 @@ def _level_weeks(
     for steps in (learned, np.arange(first, end)):
         whole = steps[len(steps) % week :]
         values, usual = panel.values[whole], usual_values(run, panel, whole)
-        there = np.isfinite(values)
+        observed = np.isfinite(values)
         totals, expected = (
-            np.where(there, part, 0)
+            np.where(observed, part, 0)
             .reshape(-1, week, values.shape[1])
             .sum(axis=1, dtype=np.float64)
             for part in (values, usual)
@@ -205,8 +205,10 @@ def _log_ratio(
     sums: Float64[np.ndarray, "W N"], sizes: Float64[np.ndarray, "W N"]
 ) -> Float64[np.ndarray, "W N"]:
     """The logarithm of the quotient; NaN where either is not above 0."""
-    there = (sums > 0) & (sizes > 0)
-    return np.asarray(np.log(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=there)))
+    has_sums = (sums > 0) & (sizes > 0)
+    return np.asarray(
+        np.log(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=has_sums))
+    )
 
 
 def _silent(run: Run, panel: Panel, end: int) -> list[tuple[int, str]]:

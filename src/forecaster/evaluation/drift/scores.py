@@ -162,5 +162,5 @@ def _ratio(
     sums: Float64[np.ndarray, "*shape"], sizes: Float64[np.ndarray, "*shape"]
 ) -> Float64[np.ndarray, "*shape"]:
     """The quotient; NaN where nothing is there to divide."""
-    there = (sizes > 0) & (sums != 0)
-    return np.asarray(np.divide(sums, sizes, out=np.where(sizes > 0, 0.0, np.nan), where=there))
+    has_sums = (sizes > 0) & (sums != 0)
+    return np.asarray(np.divide(sums, sizes, out=np.where(sizes > 0, 0.0, np.nan), where=has_sums))

@@ -89,11 +89,11 @@ def find_factors(sums: LaggedSums, count: int) -> Float32[np.ndarray, "F N"]:
         count: how many factors are wanted, at most.
     """
     N, unit = sums.products.shape[1], np.float32(sums.steps) * np.outer(sums.scale, sums.scale)
-    told, effects = np.zeros((N, N)), np.zeros((N, N))
+    explained, effects = np.zeros((N, N)), np.zeros((N, N))
     for product in sums.products[1:]:
-        others = _without_own(product / unit)
-        told += others.T @ others
-    vectors = np.linalg.eigh(told).eigenvectors[:, ::-1].astype(np.float32)
+        from_others = _without_own(product / unit)
+        explained += from_others.T @ from_others
+    vectors = np.linalg.eigh(explained).eigenvectors[:, ::-1].astype(np.float32)
     for product in sums.products[1:]:
         effects += np.square(_without_own(product / unit) @ vectors)  # of each factor, by target
     targets = effects.sum(axis=0) ** 2 / np.maximum(np.square(effects).sum(axis=0), 1e-30)

@@ -95,11 +95,11 @@ def refit(covariances: Covariances, target: int, least: float, terms: Terms) -> 
         _fill(lags, target, (codes, beta, count), 0, K, c)
         inverse = _invert(K[:count, :count])
         beta[:count] = _multiply(inverse, c[:count])
-        left = max(lags[0, target, target] - _dot(beta[:count], c[:count]), _SMALLEST)
+        unexplained = max(lags[0, target, target] - _dot(beta[:count], c[:count]), _SMALLEST)
         for a in range(free, count):
-            ratios[a] = abs(beta[a]) / math.sqrt(left * inverse[a, a])
-        others = ratios[free:count]
-        weak = others[others < least]
+            ratios[a] = abs(beta[a]) / math.sqrt(unexplained * inverse[a, a])
+        candidates = ratios[free:count]
+        weak = candidates[candidates < least]
         if len(weak) == 0:
             return count
         cut, kept = np.median(weak), free
@@ -123,14 +123,14 @@ def certify(covariances: Covariances, target: int, penalty: float, terms: Terms)
     _fill(lags, target, terms, 0, K, c)
     inverse = _invert(K[:free, :free])
     for _ in range(2):  # the second time for the ridge
-        rest = c - _multiply(K, b)
-        b[:free] += _multiply(inverse, rest[:free])
+        gradient = c - _multiply(K, b)
+        b[:free] += _multiply(inverse, gradient[:free])
     s = penalty / max(steepest_slope(covariances, target, (codes, b, count)), penalty)
     variance = max(lags[0, target, target], _SMALLEST)
     explained = _dot(b, c)
-    left = variance - 2.0 * explained + _dot(b, _multiply(K, b))  # of the residual
-    primal = 0.5 * left + penalty * np.abs(b[free:]).sum()
-    dual = s * (variance - explained) - 0.5 * s * s * left
+    unexplained = variance - 2.0 * explained + _dot(b, _multiply(K, b))  # of the residual
+    primal = 0.5 * unexplained + penalty * np.abs(b[free:]).sum()
+    dual = s * (variance - explained) - 0.5 * s * s * unexplained
     return float((primal - dual) / variance)
 
 

@@ -137,7 +137,7 @@ def learn_lagged(
     inputs = to_covariances(total, find_factors(total, factors))
     final, gap = begin(inputs), None
     if trial is not None:
-        larger = [other for other in path if other.penalty >= trial.penalty]
+        larger = [step for step in path if step.penalty >= trial.penalty]
         trial, final = _solve_all(final, larger)
         gap = duality_gap(final, trial.penalty)
     pairs, delays, strengths = _edges(refit(final), config.degree)
@@ -166,8 +166,8 @@ def _make_folds(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Fold]
     is_long = len(np.unique(sample.blocks[held])) >= MAX_BLOCKS
     folds = []
     for number in [last] if is_long else range(HELD_OUT):
-        others = [part for n, part in enumerate(parts) if n != number]
-        fitted = sum(others[1:], others[0])
+        learning = [part for n, part in enumerate(parts) if n != number]
+        fitted = sum(learning[1:], learning[0])
         folds.append(Fold(fitted, sample.runs[number], sample, find_factors(fitted, max(FACTORS))))
     return folds
 

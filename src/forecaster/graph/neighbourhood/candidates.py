@@ -43,23 +43,23 @@ def _nearest(locations: Locations) -> Candidates:
     """Return the nearest locations of each; none without coordinates."""
     placed, N = np.flatnonzero(locations.placed), len(locations)
     count = min(NEAREST, len(placed) - 1)
-    found = np.full((N, max(count, 0)), NONE)
+    nearest = np.full((N, max(count, 0)), NONE)
     if count < 1:
-        return found
+        return nearest
     lat, lon = np.radians(locations.lat[placed]), np.radians(locations.lon[placed])
     points = np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
     _, numbers = KDTree(points).query(points, k=count + 1)
     itself = numbers == np.arange(len(placed))[:, None]
     itself[~itself.any(axis=1), -1] = True  # of many at one point
-    found[placed] = placed[numbers[~itself].reshape(len(placed), count)]
-    return found
+    nearest[placed] = placed[numbers[~itself].reshape(len(placed), count)]
+    return nearest
 
 
 def _most_correlated(series: TrainingSeries, tell: MessageCallback) -> Candidates:
     """Return those with the largest absolute correlation with each location."""
     sketch = _sketch(series.values)
     N = len(sketch)
-    found = np.full((N, min(CORRELATED, N - 1)), NONE)
+    correlated = np.full((N, min(CORRELATED, N - 1)), NONE)
     rows = max(_SIMILARITIES // N, 1)
 
     def look(first: int) -> None:
@@ -67,11 +67,11 @@ def _most_correlated(series: TrainingSeries, tell: MessageCallback) -> Candidate
         for n, row in enumerate(similarity, start=first):
             likely = loops.strongest(row, n, LOOKED_AT * CORRELATED)
             exact = np.abs(loops.products_with(series.values, n, likely))
-            best = likely[np.argsort(-exact, kind="stable")[: found.shape[1]]]
-            found[n, : len(best)] = best
+            best = likely[np.argsort(-exact, kind="stable")[: correlated.shape[1]]]
+            correlated[n, : len(best)] = best
 
     share_out(list(range(0, N, rows)), look, "candidates, part", tell)
-    return found
+    return correlated
 
 
 def _sketch(values: Float32[np.ndarray, "N T"]) -> Float32[np.ndarray, "N d"]:

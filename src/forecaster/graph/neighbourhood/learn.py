@@ -67,12 +67,12 @@ def learn_neighbourhoods(
         penalty, path = _choose(series, candidates, sample, config, tell)
     tell(f"regressions at penalty {penalty:.3g}")
     everyone = np.arange(len(candidates))
-    found = _regress(series, candidates, everyone, penalty, config, tell)
-    missing = _missing_neighbours(series, candidates, found, penalty)
+    regressions = _regress(series, candidates, everyone, penalty, config, tell)
+    missing = _missing_neighbours(series, candidates, regressions, penalty)
     return Neighbourhoods(
-        _symmetrise(candidates, found),
+        _symmetrise(candidates, regressions),
         penalty,
-        float(found.gaps.max(initial=0.0)),
+        float(regressions.gaps.max(initial=0.0)),
         tuple(path),
         missing,
         _notes(series, candidates, path),
@@ -203,10 +203,10 @@ def _symmetrise(candidates: Candidates, found: Regressions) -> EdgeList:
     two_way = np.sign(beta[used]) * np.sqrt(np.maximum(product, 0.0))
     strengths = np.clip(np.where(both, two_way, one_way), -1.0, 1.0)
     low, high = np.minimum(first, second), np.maximum(first, second)
-    kept = (strengths != 0) & (~both | (first < second))
-    order = np.lexsort((high[kept], low[kept]))
-    pairs = np.column_stack([low[kept], high[kept]])[order]
-    return EdgeList(pairs, strengths[kept][order])
+    is_edge = (strengths != 0) & (~both | (first < second))
+    order = np.lexsort((high[is_edge], low[is_edge]))
+    pairs = np.column_stack([low[is_edge], high[is_edge]])[order]
+    return EdgeList(pairs, strengths[is_edge][order])
 
 
 def _missing_neighbours(

@@ -69,18 +69,18 @@ def products_with(series: Series, number: int, numbers: Numbers) -> Vector:
 @compiled(frozenset())
 def strongest(similarity: Float32[np.ndarray, " N"], number: int, count: int) -> Numbers:
     """Return the numbers with the largest absolute similarity to a location, without itself."""
-    found, sizes = np.empty(count, np.int64), np.empty(count, np.float32)
+    indices, sizes = np.empty(count, np.int64), np.empty(count, np.float32)
     held, weakest = 0, 0
     for n in range(len(similarity)):
         size = abs(similarity[n])
         if n == number or not size > 0 or (held == count and size <= sizes[weakest]):
             continue
         place = weakest if held == count else held
-        found[place], sizes[place] = n, size
+        indices[place], sizes[place] = n, size
         held = min(held + 1, count)
         if held == count:
             weakest = int(np.argmin(sizes))
-    return found[:held]
+    return indices[:held]
 
 
 @compiled(_FAST)

@@ -52,5 +52,5 @@ class Dropout(nn.Dropout):
         generator = _THREAD.generator
         if not self.training or self.p == 0 or generator is None or input.device.type != "cpu":
             return dropout(input, self.p, self.training)
-        kept = torch.empty_like(input).bernoulli_(1 - self.p, generator=generator)
-        return input * kept.div_(1 - self.p)
+        mask = torch.empty_like(input).bernoulli_(1 - self.p, generator=generator)
+        return input * mask.div_(1 - self.p)

@@ -78,12 +78,12 @@ class Growth:
         """The blocks of the matrix from now on, and those of them that are written."""
         old, changed = self.matrix.blocks, self.changed_steps
         settled = [block for block in old.blocks if block.end <= self.past]
-        kept = {block for block in settled if not _touches(block, changed)}
-        past = [b if b in kept else Block(b.first, b.end, self.columns) for b in settled]
+        unchanged = {block for block in settled if not _touches(block, changed)}
+        past = [b if b in unchanged else Block(b.first, b.end, self.columns) for b in settled]
         new = Blocks.cut(old.layer, self.past, self.steps, self.columns).blocks
         ahead = Blocks.cut(old.layer, self.steps, self.end, self.columns).blocks
         merged = Blocks(old.layer, (*past, *new)).merged().blocks
-        written = tuple(block for block in (*merged, *ahead) if block not in kept)
+        written = tuple(block for block in (*merged, *ahead) if block not in unchanged)
         return Blocks(old.layer, (*merged, *ahead)), Blocks(old.layer, written)
 
     def content(self, first: int, end: int) -> Float32[np.ndarray, "U n"]:

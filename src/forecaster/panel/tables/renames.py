@@ -269,16 +269,18 @@ def divide_counts(
     What rounding leaves over is carried to later steps, so that each part also has its share of
     the total. A count that is no whole number is divided as it is.
     """
-    rest, parts = counts.astype(np.float64), []
+    unassigned, parts = counts.astype(np.float64), []
     for number in range(len(shares) - 1):
         remaining = shares[number:].sum()
         share = shares[number] / remaining if remaining > 0 else 0.0
-        whole = np.where(rest % 1 == 0, rest, 0)  # of NaN: 0
+        whole = np.where(unassigned % 1 == 0, unassigned, 0)  # of NaN: 0
         due = np.floor(np.cumsum(np.nan_to_num(whole)) * share + 0.5)
-        part = np.where(rest % 1 == 0, np.diff(due, prepend=0), (rest * share).astype(np.float32))
+        part = np.where(
+            unassigned % 1 == 0, np.diff(due, prepend=0), (unassigned * share).astype(np.float32)
+        )
         parts.append(part.astype(np.float32))
-        rest -= part
-    return [*parts, rest.astype(np.float32)]
+        unassigned -= part
+    return [*parts, unassigned.astype(np.float32)]
 
 
 def add_counts(parts: Float32[np.ndarray, "P T"]) -> Float32[np.ndarray, " T"]:

@@ -18,13 +18,13 @@ def render_drift(title: str, drift: Drift, checkup: Checkup, panel: Panel) -> st
     """
     figures = []
     if drift.weeks and drift.watches:
-        told = [watch.name for watch in drift.watches if watch.alarm is not None]
+        alarms = [watch.name for watch in drift.watches if watch.alarm is not None]
         figures.append(
             Figure(
                 "weeks",
                 draw_weeks(drift),
                 "Error, bias and coverage by week, with those of validation. "
-                + (f"Told: {', '.join(told)}." if told else "None changed."),
+                + (f"Told: {', '.join(alarms)}." if alarms else "None changed."),
                 "Weeks since training. Shaded: since a change; the line is when it was told.",
             )
         )

@@ -102,10 +102,10 @@ def _label_sizes(sizes: Sequence[SizeBias]) -> list[str]:
 def _describe_sizes(name: str, sizes: Sequence[SizeBias]) -> str:
     """Give the bias at the smallest and at the largest locations."""
     names = name_sizes(len(sizes))
-    known = [(names[g], size.bias) for g, size in enumerate(sizes) if size.bias is not None]
-    if not known:
+    by_size = [(names[g], size.bias) for g, size in enumerate(sizes) if size.bias is not None]
+    if not by_size:
         return ""
-    (first, low), (last, high) = known[0], known[-1]
+    (first, low), (last, high) = by_size[0], by_size[-1]
     return (
         f"Forecasts of {name} are {too_high_or_low(low)} for the {first} of the locations and "
         f"{too_high_or_low(high)} for the {last}."
@@ -114,9 +114,9 @@ def _describe_sizes(name: str, sizes: Sequence[SizeBias]) -> str:
 
 def _describe_hours(name: str, hours: Sequence[float | None]) -> str:
     """Name the hours with the highest and the lowest bias."""
-    known = [(bias, hour) for hour, bias in enumerate(hours) if bias is not None]
+    by_hour = [(bias, hour) for hour, bias in enumerate(hours) if bias is not None]
     highest, lowest = (
-        f"at {hour}:00 ({format_bias(b)} %)" for b, hour in (max(known), min(known))
+        f"at {hour}:00 ({format_bias(b)} %)" for b, hour in (max(by_hour), min(by_hour))
     )
     return f"The bias of {name} is highest {highest} and lowest {lowest}."
 

@@ -82,11 +82,11 @@ def explanation_sentences(explanation: Explanation) -> list[str]:
 
 def explanation_title(explanation: Explanation) -> tuple[str, str]:
     """Return what is explained, and whose forecast of when it is."""
-    made = explanation.origin_local[:16].replace("T", " ")
+    origin_text = explanation.origin_local[:16].replace("T", " ")
     ahead = count_of(len(explanation.forecast), explanation.step)
     return (
         f"Why this forecast? {shorten(explanation.name)}",
-        f"{explanation.estimator}, made {made} for the next {ahead.removeprefix('1 ')}",
+        f"{explanation.estimator}, made {origin_text} for the next {ahead.removeprefix('1 ')}",
     )
 
 
@@ -105,10 +105,10 @@ def city_wide_sentence(explanation: Explanation) -> str:
 
 def draw_explanation(explanation: Explanation) -> Any:
     """Draw the shares of the past steps, and below them the effects of the neighbours."""
-    others = explanation.neighbours[:MOST_NEIGHBOURS]
-    rows = [explanation.own, *others]
+    neighbours = explanation.neighbours[:MOST_NEIGHBOURS]
+    rows = [explanation.own, *neighbours]
     names = [f"{shorten(explanation.own.name)} (itself)"]
-    names += [_source_lines(shorten(place.name), place, explanation.step) for place in others]
+    names += [_source_lines(shorten(place.name), place, explanation.step) for place in neighbours]
     height = NAME_INCHES * len(rows) + ROW_INCHES * sum("\n" in name for name in names)
     figure = canvas.new_figure(WIDTH, 3.0 + 0.9 + height)
     above, below = figure.subfigures(2, 1, height_ratios=[2.6, 0.7 + height])
@@ -167,8 +167,8 @@ def _source_name(name: str, place: LocationEffect, step: str) -> str:
     """Return a name with the delays of its edges: `Zone A, 1 and 3 hours earlier`."""
     if not place.delays:
         return name
-    *others, last = place.delays
-    return f"{name}, {join_names([*map(str, others), count_of(last, step)])} earlier"
+    *earlier, last = place.delays
+    return f"{name}, {join_names([*map(str, earlier), count_of(last, step)])} earlier"
 
 
 def _source_lines(name: str, place: LocationEffect, step: str) -> str:

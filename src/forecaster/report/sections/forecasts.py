@@ -414,8 +414,8 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     estimator = data.estimator_of(best)
     chosen = choose_locations(assessment, location_errors(best, panel)[1])
     miss = worst_miss(estimator, panel, assessment, worst)
-    others = dict(item for item in chosen.items() if item[0] != miss.location)
-    missed = {miss.location: "worst miss", **dict(list(others.items())[: len(chosen) - 1])}
+    other_names = dict(item for item in chosen.items() if item[0] != miss.location)
+    missed = {miss.location: "worst miss", **dict(list(other_names.items())[: len(chosen) - 1])}
     for name, title, period, comment, reasons in (
         ("02-normal-week", f"A typical {typical.kind}", typical, median, chosen),
         ("03-worst-day", f"The {worst.kind} with the largest error", worst, factor, missed),

@@ -111,8 +111,8 @@ def _against_simple(data: ReportData, best: ModelResult) -> Iterator[Finding]:
 
 def _name_rival(rival: ModelResult, best: ModelResult) -> str:
     """Name the strongest simple model, besides the recommended one if that is simple itself."""
-    other = "other " if best.estimator in SIMPLE_MODELS else ""
-    return f"{rival.name}, the strongest {other}simple model"
+    qualifier = "other " if best.estimator in SIMPLE_MODELS else ""
+    return f"{rival.name}, the strongest {qualifier}simple model"
 
 
 def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:

@@ -249,11 +249,11 @@ class Database:
         columns, width = ", ".join(KEYS[table]), len(KEYS[table])
         stored: dict[Row, Row] = {}
         for first in range(0, len(keys), CHUNK_ROWS):
-            some = keys[first : first + CHUNK_ROWS]
-            marks = ", ".join([f"({', '.join('?' * width)})"] * len(some))
+            part = keys[first : first + CHUNK_ROWS]
+            marks = ", ".join([f"({', '.join('?' * width)})"] * len(part))
             wanted = f"WITH wanted({columns}) AS (VALUES {marks})"
             query = f"SELECT stored.* FROM wanted CROSS JOIN {table} AS stored USING ({columns})"  # noqa: S608 (ours)
-            rows = self.run(f"{wanted} {query}", list(chain.from_iterable(some)))
+            rows = self.run(f"{wanted} {query}", list(chain.from_iterable(part)))
             stored |= {row[:width]: row for row in rows}
         return stored
 

@@ -106,8 +106,10 @@ class _Received:
         over = self._panel.instants(steps + 1).astype(np.int64)
         final = over <= received + tolerance_seconds(clock.step_minutes * 60)
         self.unfinished = int((~final).sum())
-        kept = [name for name, is_final in zip(names, final.tolist(), strict=True) if is_final]
-        return steps[final], kept, values[final], received[final]
+        final_names = [
+            name for name, is_final in zip(names, final.tolist(), strict=True) if is_final
+        ]
+        return steps[final], final_names, values[final], received[final]
 
     def _rows(self, table: Table) -> Cells:
         """Return step, name, value and receipt of the rows that the panel's axis has."""
@@ -137,7 +139,7 @@ class _Received:
         if issued is not None and {*columns} & {*issued.names}:
             columns = tuple(self._panel.covariates.names)
             placed, _ = _place(cells, columns, first, end)
-            known = first_origins(
+            origins = first_origins(
                 self._panel.clock, self._panel.instant(first), received.astype("datetime64[s]")
             )
             rows = np.full((len(steps), len(issued.names)), np.nan, dtype=np.float32)
@@ -145,7 +147,7 @@ class _Received:
             for row, (name, value) in enumerate(zip(names, values.tolist(), strict=True)):
                 if name in place:
                     rows[row, place[name]] = value
-            vintages = sort_vintages(issued.names, steps - first, known, rows)
+            vintages = sort_vintages(issued.names, steps - first, origins, rows)
         return Covariates(columns, placed, vintages=vintages)
 
     def _local(

@@ -216,9 +216,9 @@ def _loss(
 def _refusal(path: Path, reason: str, loss: str) -> str:
     """Return what is wrong, what is lost, where the evidence is, and how to go on."""
     files = name_some(one.name for one in _files(path))
-    kept = f"nothing was changed: {files} hold what is left"
+    evidence = f"nothing was changed: {files} hold what is left"
     advice = "restore a backup, or go on without what is lost by --accept-loss, which keeps a copy"
-    return f"{path}: damaged ({reason}); lost: {loss}; {kept}; {advice} in {_evidence(path)}"
+    return f"{path}: damaged ({reason}); lost: {loss}; {evidence}; {advice} in {_evidence(path)}"
 
 
 def _files(path: Path) -> list[Path]:

@@ -117,13 +117,13 @@ class Snapshot:
         if vintages is None or not cells:
             return self.later
         instants = np.array(received).astype("datetime64[s]")
-        known = first_origins(self.base.clock, self.base.start, instants)
+        first_seen = first_origins(self.base.clock, self.base.start, instants)
         values = np.full((len(cells), len(names)), np.nan, dtype=np.float32)
         for row, (_, column, value) in enumerate(cells):
             values[row, column] = np.nan if value is None else value
         columns = [names.index(name) for name in vintages.names]
         steps = np.array([step for step, _, _ in cells])
-        later = sort_vintages(vintages.names, steps, known, values[:, columns])
+        later = sort_vintages(vintages.names, steps, first_seen, values[:, columns])
         return later if self.later is None else self.later.add(later)
 
     def first_changed_origin(self, version: int, horizon: int) -> int:

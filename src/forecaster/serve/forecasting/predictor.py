@@ -305,8 +305,8 @@ def explain_location(
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
     if run:
-        known = tuple(i for i in panel.locations.ids if i in model.ids)
-        panel = match(run, with_absent_locations(model, panel.select(known)))
+        ids = tuple(i for i in panel.locations.ids if i in model.ids)
+        panel = match(run, with_absent_locations(model, panel.select(ids)))
         if choose_weather(panel, step, model.horizon)[0] == "persist":
             panel = _persist_covariates(panel, step, fill_of(run))
     content: dict[str, Any] = explain_forecast(

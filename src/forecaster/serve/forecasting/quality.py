@@ -113,12 +113,12 @@ class _Sums:
             )
         )
         unknown = np.isnan(outcomes.quantiles).any(axis=0)
-        known = _by_location(np.where(unknown, np.float32(np.nan), outcomes.observed))
+        by_location = _by_location(np.where(unknown, np.float32(np.nan), outcomes.observed))
         quantiles = np.nan_to_num(outcomes.quantiles).transpose(0, 3, 1, 2)
         return _Sums(
             sum_errors(compared, y_hat, cut, y_relative),
             sum_errors(compared, naive, cut),
-            sum_intervals(known, quantiles, model.quantile_levels),
+            sum_intervals(by_location, quantiles, model.quantile_levels),
         )
 
     def worst(self) -> list[int]:

@@ -43,10 +43,10 @@ class AuditLog:
     def _reopen_if_moved(self) -> None:
         ours = os.fstat(self._descriptor)
         try:
-            there = self._file.stat()
+            status = self._file.stat()
         except FileNotFoundError:
-            there = None
-        if there is None or (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev):
+            status = None
+        if status is None or (status.st_ino, status.st_dev) != (ours.st_ino, ours.st_dev):
             descriptor = self._open()
             os.close(self._descriptor)
             self._descriptor = descriptor

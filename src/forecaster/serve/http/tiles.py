@@ -24,8 +24,8 @@ class Tiles:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise ConfigError(f"--tiles {url!r}: not a web address; give one {example}")
         if lacking or "{" in parts.netloc:
-            what = " and ".join(lacking) or "a fixed host"
-            raise ConfigError(f"--tiles {url!r}: {what} is needed in its path, {example}")
+            missing = " and ".join(lacking) or "a fixed host"
+            raise ConfigError(f"--tiles {url!r}: {missing} is needed in its path, {example}")
         if not url.isascii() or any(sign in url for sign in " ;,'\"\\"):
             raise ConfigError(f"--tiles {url!r}: write it without blanks, quotes, ';' and ','")
         return Tiles(url, credit)
