@@ -36,7 +36,7 @@ MODELS = (
     "Ridge",
     "Boosting",
     "Transformer-level",
-    "Forecaster-best",
+    "quick",
 )
 ENDS = (1, 3, 6, 12, 24, 48, 72, 96, 120, 144, 168, 336)  # last steps of the groups
 BLOCK = 256  # origins whose intervals are scored at a time

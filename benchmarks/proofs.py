@@ -24,7 +24,7 @@ from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
 
 CHEAP = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")
-NETWORKS = ("DCRNN", "Transformer-level", "Forecaster-paper", "Forecaster-best")
+NETWORKS = ("DCRNN", "Transformer-level", "Forecaster-paper", "quick", "best")
 Scores = Mapping[str, Any]
 
 

@@ -52,13 +52,15 @@ def test_variants_change_what_they_are_named_for() -> None:
 
 def test_presets_can_stand_in_one_table() -> None:
     recipe = Recipe(graph=GraphConfig(kind="own"))
-    level, paper, best = list_models(
-        recipe, ["Transformer-level", "Forecaster-paper", "Forecaster-best"]
+    level, paper, quick, best = list_models(
+        recipe, ["Transformer-level", "Forecaster-paper", "quick", "best"]
     )
     assert paper.recipe == Recipe(preset="paper", graph=GraphConfig(kind="own"))
+    assert (quick.estimator, best.estimator) == ("Forecaster", "Ensemble")
+    assert quick.recipe == Recipe(preset="quick", graph=GraphConfig(kind="own"))
     assert best.recipe == Recipe(preset="best", graph=GraphConfig(kind="own"))
     assert level.recipe.model.level
-    assert level.recipe.training == best.recipe.training
+    assert level.recipe.training == quick.recipe.training == best.recipe.training
     assert [choice.name for choice in level.hyperparameters] == ["width"]
 
 
@@ -71,19 +73,19 @@ def test_tuning_gives_networks_the_same_grid() -> None:
     specs = list_models(Recipe(), MODELS, tuning=TuningOptions(tune=True))
     grids = {spec.name: spec.hyperparameters[-1] for spec in specs if is_network(spec.estimator)}
     assert len(grids) == 15
-    assert grids["Forecaster-one-number"] == grids["Forecaster-best"]
+    assert grids["Forecaster-one-number"] == grids["quick"]
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]
     assert first == grids["Forecaster-paper"]
     assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
-    best = grids["Forecaster-best"].options
+    best = grids["quick"].options
     assert list(best) == list(grids["Transformer-level"].options)
     assert len(best) == 2 * 3  # of the rates the second is the preset's own
     assert best["dropout 0, rate 0.002"] == {
         "mixer": {"dropout": 0.0},
         "training": {"learning_rate": 2e-3},
     }
-    (neurons,) = (spec.hyperparameters[0] for spec in specs if spec.name == "Forecaster-best")
+    (neurons,) = (spec.hyperparameters[0] for spec in specs if spec.name == "quick")
     assert list(neurons.options) == ["48", "96", "192"]
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert grids["STID"] == grids["STID-lags"]
@@ -200,7 +202,7 @@ def test_a_count_before_a_name_is_the_average_of_so_many_trainings() -> None:
     assert [spec.name for spec in list_models(Recipe(), [f"2x{name}" for name in names])] == [
         f"2x{name}" for name in names
     ]
-    for wrong in ("3xRidge", "3xForecaster-best", "3xSTID-lag"):
+    for wrong in ("3xRidge", "3xquick", "3xSTID-lag"):
         with pytest.raises(ConfigError, match="cannot be averaged over trainings"):
             list_models(Recipe(), [wrong])
     with pytest.raises(ConfigError, match="no model '0xSTID'"):

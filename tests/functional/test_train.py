@@ -168,9 +168,9 @@ def test_the_preset_best_trains_an_ensemble_and_earlier_runs_of_it_go_on(
 def test_what_the_recipe_says_itself_of_a_preset_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    print_departures("quick", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
     print_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
-    print_departures("Forecaster-best", Recipe.of({"preset": "best"}))
+    print_departures("quick", Recipe.of({"preset": "best"}))
     told = capsys.readouterr().err
     assert told.count("preset best, overridden by the recipe: training.ema = 0.5") == 1
 

@@ -34,7 +34,8 @@ VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
     "Forecaster-paper": ("Forecaster", {"preset": "paper"}),
-    "Forecaster-best": ("Forecaster", {"preset": "best"}),
+    "quick": ("Forecaster", {"preset": "quick"}),
+    "best": ("Ensemble", {"preset": "best"}),
     # One number for both terms of Eq. 7, as in the paper.
     "Forecaster-one-number": ("Forecaster", {"preset": "best", "training": {"relative": False}}),
 }
