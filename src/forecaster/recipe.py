@@ -157,8 +157,9 @@ class Recipe(Stage):
     def digest(self) -> str:
         """Return the SHA-256 of the settings that affect a run's result."""
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
-        if not self.training.relative:  # recipes without a second output keep their hashes
-            del content["training"]["relative"]
+        for name in ("relative", "locations"):  # recipes without these keep their hashes
+            if not getattr(self.training, name):
+                del content["training"][name]
         for name in ("renames", "censored", "hours", "step_months", "past_only"):
             if content["panel"][name] in (None, 0, []):  # nor do those without these
                 del content["panel"][name]

@@ -129,9 +129,9 @@ def test_of_a_location_that_training_does_not_know_the_embedding_is_ignored(
     assert [bool(size) for size in taught > 0] == [share > 0 for share in KNOWN]
 
 
-def without_linear(model: Mixer, parts: Decomposition) -> tuple[Tensor, Tensor]:
-    """The factors of the city, and no linear forecast."""
-    return model.city(parts.bounded), parts.bounded[..., :0]
+def embed(model: Mixer, inputs: NetworkInputs, parts: Decomposition) -> Tensor:
+    """The states of all locations, before the residual blocks."""
+    return model._embed(*inputs, parts, model._hear(parts, None), model.place)
 
 
 def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_counts(
@@ -139,10 +139,10 @@ def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_count
 ) -> None:
     model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
     usual = model.level(*network_inputs)
-    before = model._embed(*network_inputs, usual, without_linear(model, usual))
+    before = embed(model, network_inputs, usual)
     with torch.no_grad():
         model.place.add_(3.0)
-    moved = model._embed(*network_inputs, usual, without_linear(model, usual)) - before
+    moved = embed(model, network_inputs, usual) - before
     expected = 3 * torch.tensor(KNOWN, dtype=torch.float64)[:, None, None].expand_as(moved)
     torch.testing.assert_close(moved, expected)
 
@@ -306,7 +306,7 @@ def test_others_move_no_further_than_the_bounds_allow(
     before = model(*usual)
     parts = model.level(*usual)
     seen = parts.bounded.clone().requires_grad_()
-    hidden = model._embed(*usual, replace(parts, bounded=seen), (model.city(seen), seen[..., :0]))
+    hidden = embed(model, usual, replace(parts, bounded=seen))
     room = torch.zeros(N, B, 3, dtype=torch.float64)
     for n in range(N):
         for k in range(3):
