@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -29,6 +31,11 @@ N, B, P, R = 7, 5, 35, 4  # three kinds of weather before the calendar's 32
 INPUTS = NeuronLayout(N, 3, P)
 CONFIG = MixerConfig(hidden=11, blocks=2, edges=2, factors=3, dropout=0.0)
 LEVELS = (0.1, 0.5, 0.9)
+
+
+def replace_config(**changes: Any) -> MixerConfig:
+    """The settings with some others."""
+    return CONFIG.model_copy(update=changes)
 
 
 @pytest.fixture
@@ -508,3 +515,74 @@ def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_ou
     mask = time_of_day_only(35, yearly=slots == 12).flatten()
     assert not mask[left_out].any()
     assert mask.sum() == 35 - (left_out.stop - left_out.start)
+
+
+# ------------------------------------------------------------------------------ samples
+
+
+def take_sample(
+    model: Mixer, network_inputs: NetworkInputs, targets: list[int]
+) -> tuple[NetworkInputs, torch.Tensor]:
+    """The inputs of a sample of locations, and the targets."""
+    history, ahead = network_inputs
+    sample = model.sample(np.array(targets))
+    seen = replace(history, signal=history.signal[sample.locations], sample=sample)
+    return (seen, replace(ahead, signal=ahead.signal[targets])), sample.targets
+
+
+@pytest.mark.parametrize("bounds", [None, bounds_of(0.0, 12.0, known=KNOWN)])
+def test_a_sample_of_all_locations_is_forecast_as_all_are(
+    make: Make, network_inputs: NetworkInputs, bounds: DeviationBounds | None
+) -> None:
+    model = make(levels=LEVELS, bounds=bounds)
+    inputs, _ = take_sample(model, network_inputs, list(range(N)))
+    whole, sampled = model(*network_inputs), model(*inputs)
+    for left, right in zip(whole, sampled, strict=True):
+        torch.testing.assert_close(left, right)
+    gradients = [
+        torch.autograd.grad(outputs.forecast.square().sum(), model.place)[0]
+        for outputs in (whole, sampled)
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("edges", [0, 2])
+def test_without_factors_a_sample_is_forecast_as_a_part_of_all(
+    make: Make, network_inputs: NetworkInputs, edges: int
+) -> None:
+    model = make(
+        replace_config(factors=0, edges=edges), levels=LEVELS, bounds=bounds_of(0.0, 12.0)
+    )
+    inputs, targets = take_sample(model, network_inputs, [1, 4, 6])
+    for whole, sampled in zip(model(*network_inputs), model(*inputs), strict=True):
+        torch.testing.assert_close(sampled, whole[targets])
+
+
+def test_over_all_samples_of_an_epoch_the_factors_are_on_average_those_of_the_city(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(bounds=bounds_of(0.0, 12.0))
+    recent = model.level(*network_inputs).bounded
+    samples = [model.sample(np.array(targets)) for targets in ([0, 2, 5], [1, 6], [3, 4])]
+    estimates = [model.city(recent[each.targets], each) * each.share for each in samples]
+    torch.testing.assert_close(torch.stack(estimates).sum(dim=0), model.city(recent))
+
+
+def test_hidden_values_of_a_sample_are_drawn_in_training_and_its_gradients_reach_it_alone(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    cities = torch.full((168,), 1.0, dtype=torch.float64)
+    bounds = replace(bounds_of(0.0, 12.0), city=cities)
+    model = make(bounds=bounds).train()
+    inputs, targets = take_sample(model, network_inputs, [1, 4, 6])
+    (gradient,) = torch.autograd.grad(model(*inputs).forecast.sum(), model.place)
+    assert gradient.flatten(1).any(dim=1).nonzero()[:, 0].tolist() == targets.tolist()
+
+
+def test_a_sample_of_another_size_is_refused_in_words(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make()
+    (history, ahead), _ = take_sample(model, network_inputs, [1, 4, 6])
+    with pytest.raises(ConfigError, match="history: 7 locations"):
+        model(replace(history, signal=network_inputs[0].signal), ahead)
