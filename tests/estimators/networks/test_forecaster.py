@@ -335,6 +335,21 @@ def test_trained_on_samples_it_forecasts_all_locations(monkeypatch: pytest.Monke
     assert again.forecast(PANEL).equals(table)
 
 
+def test_many_locations_are_forecast_in_blocks_as_they_are_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    origins = np.arange(900, 911)
+    whole = estimator.predictor(PANEL, "observed").base(origins)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", 4)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.PAIRS_AT_ONCE", 22)
+    monkeypatch.setattr("forecaster.estimators.networks.estimator.MAX_WHOLE", 1)
+    blocks = estimator.predictor(PANEL, "observed").base(origins)
+    np.testing.assert_allclose(blocks.forecast, whole.forecast, rtol=2e-5)
+    np.testing.assert_allclose(blocks.quantiles, whole.quantiles, rtol=2e-4, atol=1e-4)
+
+
 def test_of_many_locations_it_trains_on_samples_and_a_line_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

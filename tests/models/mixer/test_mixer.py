@@ -138,7 +138,7 @@ def test_of_a_location_that_training_does_not_know_the_embedding_is_ignored(
 
 def embed(model: Mixer, inputs: NetworkInputs, parts: Decomposition) -> Tensor:
     """The states of all locations, before the residual blocks."""
-    return model._embed(*inputs, parts, model._hear(parts, None), model.place)
+    return model._embed(*inputs, parts, model._hear(parts.bounded, parts.known, None), model.place)
 
 
 def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_counts(
@@ -577,6 +577,38 @@ def test_hidden_values_of_a_sample_are_drawn_in_training_and_its_gradients_reach
     inputs, targets = take_sample(model, network_inputs, [1, 4, 6])
     (gradient,) = torch.autograd.grad(model(*inputs).forecast.sum(), model.place)
     assert gradient.flatten(1).any(dim=1).nonzero()[:, 0].tolist() == targets.tolist()
+
+
+@pytest.mark.parametrize("pairs", [1, 11, 2**16])
+@pytest.mark.parametrize("edges", [0, 2])
+def test_forecasts_in_blocks_are_those_of_all_at_once(
+    make: Make,
+    network_inputs: NetworkInputs,
+    monkeypatch: pytest.MonkeyPatch,
+    pairs: int,
+    edges: int,
+) -> None:
+    model = make(replace_config(edges=edges), LEVELS, bounds_of(0.0, 12.0, known=KNOWN)).eval()
+    whole = model(*network_inputs)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", N - 1)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.PAIRS_AT_ONCE", pairs)
+    with torch.no_grad():
+        blocks = model(*network_inputs)
+        without = model(*network_inputs, with_quantiles=False)
+    for expected, actual in zip(whole, blocks, strict=True):
+        torch.testing.assert_close(actual, expected)
+    assert torch.equal(without.forecast, blocks.forecast)
+    assert without.quantiles.shape == (N, 0, B, 3)
+
+
+def test_with_gradients_all_locations_are_forecast_at_once(
+    make: Make, network_inputs: NetworkInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make().eval()
+    whole = model(*network_inputs).forecast
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", 1)
+    monkeypatch.setattr(Mixer, "_forecast_blocks", None)
+    assert torch.equal(model(*network_inputs).forecast, whole)
 
 
 def test_a_sample_of_another_size_is_refused_in_words(

@@ -3,7 +3,7 @@
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -249,9 +249,8 @@ class NetworkEstimator(Estimator):
             if asked is None:
                 return None
             raise ConfigError(
-                f"training.locations = {asked:,}: {self.label} has weights that see all locations "
-                "at once, so that it cannot learn from some of them; leave the setting out, or "
-                "use the preset quick"
+                f"training.locations = {asked:,}: {self.label} learns from all locations at once; "
+                "leave the setting out, or use the preset quick"
             )
         if asked is None and count > MAX_WHOLE:
             announce(
@@ -283,15 +282,13 @@ class NetworkEstimator(Estimator):
     ) -> Float32[np.ndarray, "B K N"]:
         """The network's forecasts."""
         loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
-        blocks = range(0, len(inputs.origins), BATCH)
-        parts = [loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks]
+        parts = [loaded.predict_windows(block) for block in _blocks(inputs)]
         return _unbiased(np.concatenate(parts), arrays)
 
     def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
         loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
-        blocks = range(0, len(inputs.origins), BATCH)
-        outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        outputs = join_blocks([loaded.predict_outputs(block) for block in _blocks(inputs)])
         return outputs._replace(mean=_unbiased(outputs.mean, arrays))
 
     def adjust_outputs(
@@ -381,6 +378,13 @@ def fit_mean_factor(
     variance = D / (D - 1) * np.square(error - bias * total).sum() / total.sum() ** 2
     kept = bias**2 / (bias**2 + variance) if bias else 0.0
     return np.array(1 / (1 + kept * bias), dtype=np.float32)
+
+
+def _blocks(inputs: ForecastInputs) -> Iterator[ForecastInputs]:
+    """The inputs of 64 origins at a time, or of fewer of many locations."""
+    size = min(max(BATCH * MAX_WHOLE // len(inputs.panel.locations), 1), BATCH)
+    for first in range(0, len(inputs.origins), size):
+        yield inputs.rows(first, first + size)
 
 
 def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:

@@ -41,6 +41,8 @@ class PastOnlyInputs:
 
 
 NONE_PAST_ONLY = PastOnlyInputs()
+MOST_AT_ONCE = 5_000  # locations; more are forecast in blocks
+PAIRS_AT_ONCE = 2**16  # locations times windows of a block
 QUANTILE_SHARE = 4  # at long horizons, quantiles learn from this fraction of a batch's windows
 
 
@@ -154,17 +156,59 @@ class Mixer(Network):
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         place: Tensor = self.place
         sample, level = history.sample, self.level
+        if self._exceeds_block(history):
+            return self._forecast_blocks(history, ahead, with_quantiles)
         if sample is not None:
             level = level.select(sample.locations)
         parts: Decomposition = level(history, ahead, hidden)
-        others = self._hear(parts, sample)
+        others = self._hear(parts.bounded, parts.known, sample)
         if sample is not None:
-            signal = history.signal.index_select(0, sample.rows)
-            history, parts = replace(history, signal=signal), parts.select(sample.rows)
+            history, parts = _take_rows(history, sample.rows), parts.select(sample.rows)
             level, place = level.select(sample.rows), place.index_select(0, sample.targets)
         return self._forecast(
             history, ahead, parts, others, _LocationWeights(level, place), with_quantiles
         )
+
+    def _exceeds_block(self, history: State) -> bool:
+        """Whether locations are forecast in blocks: many, without gradients."""
+        many = len(history.signal) > MOST_AT_ONCE
+        return many and history.sample is None and not (self.training or torch.is_grad_enabled())
+
+    def _forecast_blocks(self, history: State, ahead: State, with_quantiles: bool) -> Outputs:
+        """The forecasts of all locations, a block at a time, so that this bounds the memory.
+
+        What they are told of each other is small, and computed first.
+        """
+        N, _, B, _ = history.signal.shape
+        every, size = torch.arange(N, device=history.signal.device), max(PAIRS_AT_ONCE // B, 1)
+        blocks = [every[first : first + size] for first in range(0, N, size)]
+        bounded = []
+        for rows in blocks:
+            parts: Decomposition = self.level.select(rows)(_take_rows(history, rows), ahead)
+            bounded.append(parts.bounded)
+        others = self._hear(torch.cat(bounded), self.level.known, None)
+        outputs = [
+            self._forecast_block(history, ahead, others, rows, with_quantiles) for rows in blocks
+        ]
+        return Outputs(*(torch.cat(each) for each in zip(*outputs, strict=True)))
+
+    def _forecast_block(
+        self,
+        history: State,
+        ahead: State,
+        others: "_Others",
+        rows: Int64[Tensor, " n"],
+        with_quantiles: bool,
+    ) -> Outputs:
+        """The forecasts of a block of all locations, whose history and others these are."""
+        history, ahead, level = (
+            _take_rows(history, rows),
+            _take_rows(ahead, rows),
+            self.level.select(rows),
+        )
+        parts: Decomposition = level(history, ahead)
+        weights = _LocationWeights(level, self.place.index_select(0, rows))
+        return self._forecast(history, ahead, parts, others.at(rows), weights, with_quantiles)
 
     def _forecast(
         self,
@@ -228,14 +272,23 @@ class Mixer(Network):
         del step
         return 0 if self.neighbours is None and self.linear is None else 1
 
-    def _hear(self, parts: Decomposition, sample: LocationSample | None) -> "_Others":
+    def _hear(
+        self,
+        bounded: Float[Tensor, "N B R"],
+        known: Float[Tensor, "N b 1"] | None,
+        sample: LocationSample | None,
+    ) -> "_Others":
         """What locations are told of others; of a sample, what its targets are.
 
         The city's factors are sums over all locations. Those of a sample are estimated from its
         targets, which are drawn alike: the sum over them, divided by their share.
+
+        Args:
+            bounded: recent deviations, as others see them.
+            known: how well training knows each location; None: all fully.
+            sample: whose these are; None: of all locations.
         """
-        recent = parts.bounded.contiguous()
-        known = parts.known
+        recent = bounded.contiguous()
         if sample is None:
             factors = self.city(recent)
         else:
@@ -321,6 +374,11 @@ class _Others:
     neighbours: Float[Tensor, "N B c"]  # their recent deviations
     first: Float[Tensor, "N B k"]  # the linear forecast of the first coming steps
 
+    def at(self, rows: Int64[Tensor, " n"]) -> "_Others":
+        """What some of the locations are told."""
+        neighbours, first = (part.index_select(0, rows) for part in (self.neighbours, self.first))
+        return _Others(self.factors, neighbours, first)
+
 
 @dataclass(frozen=True, eq=False)
 class _LocationWeights:
@@ -367,6 +425,11 @@ def _add(
     """The deviations with the linear forecast of the first steps added, if there is one."""
     k = first.shape[2]
     return deviation + pad(first, (0, deviation.shape[2] - k)) if k else deviation
+
+
+def _take_rows(state: State, rows: Int64[Tensor, " n"]) -> State:
+    """The state of some locations."""
+    return replace(state, signal=state.signal.index_select(0, rows))
 
 
 def _take(
