@@ -21,7 +21,6 @@ parser.add_argument("--cost", action="store_true", help="the cost of many locati
 OPTIONS = parser.parse_args()
 
 import numpy as np  # noqa: E402 (after the options are read, in case they are wrong)
-
 from torch import Generator  # noqa: E402
 
 from forecaster.artifact import Run  # noqa: E402
@@ -111,67 +110,73 @@ def compare(sizes: Comparison) -> None:
 
 
 def measure(tiles: int, hours: int) -> None:
-    """The cost of a training step and of a forecast of many copies of a fitted city."""
-    N = TILE * tiles
+    """The cost of a forecast and of a training step of many copies of a fitted city."""
     city = make_city(TILE, hours=hours).panel
-    short = city.steps(0, min(hours, FITTED), None)
     settings = {"preset": "quick", "training": {"epochs": 1}, "graph": {"degree": 2.5}}
-    fitted = Forecaster(recipe=Recipe.of(settings)).fit(short).run
-    assert fitted is not None  # noqa: S101 (for the type checker)
-    run = tile_run(fitted, tiles)
-    panel = tile_panel(city, tiles)
+    model = Forecaster(recipe=Recipe.of(settings)).fit(city.steps(0, FITTED))
+    assert model.run is not None  # noqa: S101 (for the type checker)
+    run, panel = tile_run(model.run, tiles), tile_panel(city, tiles)
+    size = f"{TILE * tiles:,} × {hours:,}"
+    notes = [f"{size}, panel and run: {peak_gib():.1f} GiB"]
     estimator = Forecaster.from_run(run)
-    notes = [f"{N:,} × {hours:,}, panel and run: {peak_gib():.1f} GiB"]
-
-    predictor = estimator.predictor(panel, "observed")
-    origin = np.array([hours - 4])
-    predictor.base(origin)
-    seconds = medians({"": lambda: predictor.base(origin)}, 3, time.process_time)[""]
+    seconds = time_forecast(estimator, panel)
     notes.append(f"a forecast of all: {seconds:.1f} s of a processor, {peak_gib():.1f} GiB")
-    results = [at_most("a forecast of all locations", seconds / GOAL_SECONDS, "15 s", 1.0)]
-    del predictor
-
-    lags, scaler = run.recipe.lags, scaler_of(run.arrays)
-    batches = Batches(panel, scaler, fill_of(run), lags, by_location=True)
+    batches = Batches(
+        panel, scaler_of(run.arrays), fill_of(run), run.recipe.lags, by_location=True
+    )
     del panel
-    layout = NeuronLayout(N, 1, len(scaler.covariates.mean) + len(CALENDAR_COLUMNS))
-    network = estimator.build(layout, run.arrays, Generator().manual_seed(0))
-    origins = np.arange(1_000, hours - 4)
+    notes += time_training(estimator, batches, run, np.arange(1_000, hours - 4))
+    name = f"a forecast of {size}, seconds of a processor"
+    against = f"{GOAL_SECONDS:g} s"
+    report(OPTIONS, notes, [at_most(name, seconds / GOAL_SECONDS, against, 1.0)])  # type: ignore[arg-type]
+
+
+def time_forecast(estimator: Forecaster, panel: Panel) -> float:
+    """Processor time of a forecast of all locations from one origin, without corrections."""
+    predictor = estimator.predictor(panel, "observed")
+    origin = np.array([len(panel.values) - 4])
+    return medians({"": lambda: predictor.base(origin)}, 3, time.process_time)[""]
+
+
+def time_training(
+    estimator: Forecaster, batches: Batches, run: Run, origins: np.ndarray
+) -> list[str]:
+    """What a training step of some locations costs, and an epoch by its parts."""
+    scaler = scaler_of(run.arrays)
+    N, P = len(scaler.values.mean), len(scaler.covariates.mean)
+    layout = NeuronLayout(N, 1, P + len(CALENDAR_COLUMNS))
     task = TrainingTask(
-        network=network,
+        network=estimator.build(layout, run.arrays, Generator().manual_seed(0)),
         batches=batches,
         scale=scaler.values,
         train=origins,
-        validation=origins[-hours // 10 :],
+        validation=origins[-len(origins) // 10 :],
         config=run.recipe.training.model_copy(update={"eta": 1.0}),
         mape_cut=run.recipe.metrics.mape_cut,
         locations=SAMPLED,
     )
-    trainer = Trainer(task, ProcessGroup(task.device), print)
-    step = iter(range(100))
+    trainer, drawn = Trainer(task, ProcessGroup(task.device), print), task.sample(0)
+    step, batch = iter(range(100)), origins[:: len(origins) // 64][:64]
     took = medians(
         {
-            "batch": lambda: task.batches.cut(origins[:64], chosen(task.sample(0))),
-            "step": lambda: trainer.train_step(origins[:: len(origins) // 64][:64], next(step)),
+            "batch": lambda: task.batches.cut(batch, chosen(task.sample(0))),
+            "step": lambda: trainer.train_step(batch, next(step)),
             "score": lambda: trainer._score_share(task.scored[: task.scored_at_once], 64),
         },
         3,
         time.process_time,
     )
-    drawn = task.sample(0)
     seen = 0 if drawn is None else len(drawn.locations)
-    notes.append(
+    epoch = took["step"] * task.epoch_steps
+    epoch += took["score"] * len(task.scored) / task.scored_at_once
+    return [
         f"a training step of {SAMPLED:,} locations ({seen:,} with their neighbours) and 64 "
         f"windows: {took['step']:.1f} s of a processor, of which the batch {took['batch']:.1f}; "
-        f"{peak_gib():.1f} GiB"
-    )
-    scoring = took["score"] * len(task.scored) / task.scored_at_once
-    epoch = took["step"] * task.epoch_steps + scoring
-    notes.append(
+        f"{peak_gib():.1f} GiB",
+        f"{task.scored_at_once} validation windows of all: {took['score']:.1f} s",
         f"an epoch, extrapolated: {task.epoch_steps:,} steps and {len(task.scored):,} validation "
-        f"windows of all locations, {epoch / 60:.0f} minutes of a processor"
-    )
-    report(OPTIONS, notes, results)  # type: ignore[arg-type]
+        f"windows of all locations, {epoch / 60:.0f} minutes of a processor",
+    ]
 
 
 def tile_run(run: Run, tiles: int) -> Run:
