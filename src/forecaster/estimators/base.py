@@ -282,7 +282,8 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
-        data = judged_windows(data, self.recipe.lags.horizon)
+        recipe = self.recipe
+        data = judged_windows(data, recipe.lags.horizon, recipe.intervals.quantiles)
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         data = without_closed(run, data)
