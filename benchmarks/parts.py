@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Result, at_most, medians, report
 
@@ -39,7 +40,7 @@ from forecaster.splits import Splits, cut_windows  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402
 from forecaster.training.distributed import ProcessGroup  # noqa: E402
 from forecaster.training.loop import Trainer  # noqa: E402
-from forecaster.training.task import TrainingTask, chosen  # noqa: E402
+from forecaster.training.task import TrainingTask, batch_locations  # noqa: E402
 from forecaster.windows.batches import Batches  # noqa: E402
 
 TILE = 499  # locations of the city that a large panel is made of, a prime
@@ -117,7 +118,7 @@ def measure(tiles: int, hours: int) -> None:
     assert model.run is not None  # noqa: S101 (for the type checker)
     run, panel = tile_run(model.run, tiles), tile_panel(city, tiles)
     size = f"{TILE * tiles:,} × {hours:,}"
-    notes = [f"{size}, panel and run: {peak_gib():.1f} GiB"]
+    notes = [time_state(model, city), f"{size}, panel and run: {peak_gib():.1f} GiB"]
     estimator = Forecaster.from_run(run)
     seconds = time_forecast(estimator, panel)
     notes.append(f"a forecast of all: {seconds:.1f} s of a processor, {peak_gib():.1f} GiB")
@@ -129,6 +130,26 @@ def measure(tiles: int, hours: int) -> None:
     name = f"a forecast of {size}, seconds of a processor"
     against = f"{GOAL_SECONDS:g} s"
     report(OPTIONS, notes, [at_most(name, seconds / GOAL_SECONDS, against, 1.0)])  # type: ignore[arg-type]
+
+
+def time_state(model: Forecaster, panel: Panel) -> str:
+    """What the forecast of a next step takes with the corrections of the last one, and without."""
+    with TemporaryDirectory() as folder:
+        model.save(f"{folder}/run")
+        seconds = []
+        for origin, state in ((1_996, True), (1_997, True), (1_997, False)):
+            began = time.process_time()
+            model.forecast(
+                panel.steps(0, origin + 1),
+                weather="persist",
+                state=f"{folder}/state" if state else None,
+            )
+            seconds.append(time.process_time() - began)
+    _, stored, anew = seconds
+    return (
+        f"the next step of {TILE} locations: {stored:.2f} s of a processor with --state, "
+        f"{anew:.2f} without: {anew / stored:.1f} ×"
+    )
 
 
 def time_forecast(estimator: Forecaster, panel: Panel) -> float:
@@ -159,7 +180,7 @@ def time_training(
     step, batch = iter(range(100)), origins[:: len(origins) // 64][:64]
     took = medians(
         {
-            "batch": lambda: task.batches.cut(batch, chosen(task.sample(0))),
+            "batch": lambda: task.batches.cut(batch, batch_locations(task.sample(0))),
             "step": lambda: trainer.train_step(batch, next(step)),
             "score": lambda: trainer._score_share(task.scored[: task.scored_at_once], 64),
         },
@@ -173,7 +194,7 @@ def time_training(
         f"a training step of {SAMPLED:,} locations ({seen:,} with their neighbours) and 64 "
         f"windows: {took['step']:.1f} s of a processor, of which the batch {took['batch']:.1f}; "
         f"{peak_gib():.1f} GiB",
-        f"{task.scored_at_once} validation windows of all: {took['score']:.1f} s",
+        f"validation, {task.scored_at_once} at a time: {took['score']:.1f} s",
         f"an epoch, extrapolated: {task.epoch_steps:,} steps and {len(task.scored):,} validation "
         f"windows of all locations, {epoch / 60:.0f} minutes of a processor",
     ]

@@ -50,7 +50,7 @@ from forecaster.training.reproducibility import (
     seed_dropout,
 )
 from forecaster.training.schedule import one_cycle, shuffle
-from forecaster.training.task import TrainingTask, chosen
+from forecaster.training.task import TrainingTask, batch_locations
 from forecaster.training.weights import Weights
 from forecaster.windows.batches import Batch
 
@@ -408,7 +408,7 @@ class Trainer:
             sums = self._graphs.replay("learn", self._backward_whole, inputs, seed)
             if sums is not None:
                 return sums[:3], sums[3:]
-        whole = self._task.batches.gather(indices, chosen(sample))
+        whole = self._task.batches.gather(indices, batch_locations(sample))
         counts = self._group.all_reduce(self._task.count_terms(whole))
         backward = partial(self._backward_parts, share, (whole, sample), counts, step)
         return self._micro_batches.run(backward), counts
@@ -547,7 +547,7 @@ class Trainer:
     def find_non_finite(self, origins: Int64[np.ndarray, " B"], step: int) -> str:
         """Name the first tensors that are not finite in a failed step, which changed nothing."""
         share, sample = self._group.share(origins), self._task.sample(step)
-        batch = self._task.batches.cut(share, chosen(sample))
+        batch = self._task.batches.cut(share, batch_locations(sample))
         for name, values in vars(batch).items():
             if values is not None and not values.isfinite().all():
                 return f"the input {name}"
@@ -567,7 +567,7 @@ class Trainer:
         self, origins: Int64[np.ndarray, " B"], windows: int, sample: LocationSample | None
     ) -> Iterator[Batch]:
         for start in range(0, len(origins), windows):
-            yield self._task.batches.cut(origins[start : start + windows], chosen(sample))
+            yield self._task.batches.cut(origins[start : start + windows], batch_locations(sample))
 
 
 def _no_seed() -> None:

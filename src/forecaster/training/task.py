@@ -16,7 +16,7 @@ from forecaster.models.layers.neurons import State
 from forecaster.models.network import Network, Outputs
 from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_locations, draw_teacher_forcing
-from forecaster.windows.batches import ALL_LOCATIONS, Batch, Batches, ChosenLocations
+from forecaster.windows.batches import ALL_LOCATIONS, Batch, Batches, BatchLocations
 from forecaster.windows.scaling import Scale
 
 SAMPLE = 1_000  # windows that a balanced η is estimated from
@@ -26,7 +26,7 @@ SCORED_SAMPLES = (
 LEAST_SCORED = 128  # windows
 
 
-def chosen(sample: LocationSample | None) -> ChosenLocations:
+def batch_locations(sample: LocationSample | None) -> BatchLocations:
     """The locations of a batch."""
     return ALL_LOCATIONS if sample is None else (sample.locations, sample.targets)
 
@@ -115,13 +115,13 @@ class TrainingTask:
         if self.config.eta != "balanced":
             return self.config.eta
         errors = torch.zeros(4, dtype=torch.float64, device=self.device)
-        sample = self.train[:: -(-len(self.train) // SAMPLE)]
-        for number, start in enumerate(range(0, len(sample), self.config.batch)):
-            some = self.sample(number)
-            batch = self.batches.cut(sample[start : start + self.config.batch], chosen(some))
-            signal = batch.signal if some is None else batch.signal.index_select(0, some.rows)
+        origins, size = self.train[:: -(-len(self.train) // SAMPLE)], self.config.batch
+        for number in range(-(-len(origins) // size)):
+            sample, part = self.sample(number), origins[number * size : (number + 1) * size]
+            batch = self.batches.cut(part, batch_locations(sample))
+            signal = batch.signal if sample is None else batch.signal.index_select(0, sample.rows)
             last = signal[:, 0, :, -1:].nan_to_num(0.0)  # the mean, where it is missing
-            last = self._scale_back(last.expand_as(batch.target), some)
+            last = self._scale_back(last.expand_as(batch.target), sample)
             sums = self.sum_errors(Outputs(last, last[:, None], last), batch)[:2]
             errors += torch.cat([sums, self.count_terms(batch)])
         means, shares, seen, counted = errors.tolist()

@@ -74,8 +74,8 @@ class ScaledVintages:
 
 
 # The numbers of those whose past is seen, and of those that are forecast; None: all.
-ChosenLocations: TypeAlias = tuple[Tensor | None, Tensor | None]
-ALL_LOCATIONS: ChosenLocations = (None, None)
+BatchLocations: TypeAlias = tuple[Tensor | None, Tensor | None]
+ALL_LOCATIONS: BatchLocations = (None, None)
 
 
 class Batches:
@@ -143,10 +143,10 @@ class Batches:
         self._ahead = np.arange(1, lags.horizon + 1)
 
     def cut(
-        self, origins: Int64[np.ndarray, " B"], chosen: ChosenLocations = ALL_LOCATIONS
+        self, origins: Int64[np.ndarray, " B"], locations: BatchLocations = ALL_LOCATIONS
     ) -> Batch:
         """The windows of the given origins."""
-        return self.gather(self.locate(origins), chosen)
+        return self.gather(self.locate(origins), locations)
 
     def locate(self, origins: Int64[np.ndarray, " B"]) -> Int64[Tensor, "B T"]:
         """The L past and K coming steps of each origin, on the device."""
@@ -159,15 +159,15 @@ class Batches:
         return torch.from_numpy(np.concatenate([past, ahead], axis=1)).to(self._device)
 
     def gather(
-        self, steps: Int64[Tensor, "B T"], chosen: ChosenLocations = ALL_LOCATIONS
+        self, steps: Int64[Tensor, "B T"], locations: BatchLocations = ALL_LOCATIONS
     ) -> Batch:
         """The windows of the steps from `locate`, gathered on the device.
 
         Args:
             steps: the past and the coming ones of each window.
-            chosen: the locations of the past, and those of the coming steps and targets.
+            locations: those of the past, and those of the coming steps and targets.
         """
-        L, (seen, targets) = self._lags.shape[1], chosen
+        L, (seen, targets) = self._lags.shape[1], locations
         history, coming = steps[:, :L], steps[:, L:]
         signal, auxiliary = self._inputs.gather(history, seen)
         signal_ahead, next_auxiliary = self._inputs.gather(coming, targets)
