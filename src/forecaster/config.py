@@ -636,6 +636,12 @@ class TrainingConfig(Stage):
     batch: int = Field(
         default=64, ge=1, description="windows per training step, over all devices together"
     )
+    locations: int | None = Field(
+        default=None,
+        ge=1,
+        description="locations per training step, drawn anew for each; networks of `quick` and "
+        "`best` only. None: all, or 2,048 of more than 5,000",
+    )
     epochs: int = Field(default=60, ge=1, description="largest number of epochs")
     patience: int = Field(
         default=10,

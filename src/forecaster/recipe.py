@@ -52,7 +52,11 @@ _MIXER_TRAINING: dict[str, Any] = {
 
 _SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge")
 MAX_BYTES = 1 << 20  # of the file of a recipe
-# Sections that earlier versions did not have.
+# Settings and sections that earlier versions did not have.
+LATER_SETTINGS = {
+    "training": ("relative", "locations"),
+    "panel": ("renames", "censored", "hours", "step_months", "past_only"),
+}
 LATER = ("boosting", "stid", "graph_wavenet", "staeformer", "ensemble")
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
@@ -157,11 +161,10 @@ class Recipe(Stage):
     def digest(self) -> str:
         """Return the SHA-256 of the settings that affect a run's result."""
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
-        if not self.training.relative:  # recipes without a second output keep their hashes
-            del content["training"]["relative"]
-        for name in ("renames", "censored", "hours", "step_months", "past_only"):
-            if content["panel"][name] in (None, 0, []):  # nor do those without these
-                del content["panel"][name]
+        for section, names in LATER_SETTINGS.items():
+            for name in names:  # recipes without these keep their hashes
+                if content[section][name] in (None, 0, []):
+                    del content[section][name]
         for name in ("trips", "table"):
             if content[name] is not None and content[name]["query"] is None:
                 del content[name]["query"]

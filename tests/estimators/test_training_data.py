@@ -52,19 +52,38 @@ def test_training_data_holds_no_test_value_and_no_test_window(
     assert np.isfinite(data.filled.values).all()
 
 
+LEVELS = (0.1, 0.5, 0.9)
+
+
 def test_a_model_is_judged_by_no_more_windows_than_fit_into_memory(
     panel: Panel, splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = hide_test(panel, splits, cut_windows(panel, splits, LAGS))
-    assert judged_windows(data, 2) is data  # all of them, as long as they fit
+    assert judged_windows(data, 2, LEVELS) is data  # all of them, as long as they fit
     monkeypatch.setattr(training_data, "MAX_JUDGED", 2 * PLACES * 17 + 1)
     monkeypatch.setattr(training_data, "MIN_JUDGED", 11)
-    origins, judged = data.windows.validation, judged_windows(data, 2).windows.validation
+    origins = data.windows.validation
+    judged = judged_windows(data, 2, (0.2, 0.8)).windows.validation
     assert len(judged) == 17
     assert (judged[0], judged[-1]) == (origins[0], origins[-1])
     assert np.isin(judged, origins).all()
     assert np.ptp(np.diff(judged)) <= 1  # evenly spaced
-    assert len(judged_windows(data, 20).windows.validation) == 11
+    assert len(judged_windows(data, 20, (0.2, 0.8)).windows.validation) == 11
+    assert len(judged_windows(data, 20, LEVELS).windows.validation) == 18  # which 0.1 needs
+
+
+def test_of_many_locations_fewer_windows_judge(
+    panel: Panel, splits: Splits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = hide_test(panel, splits, cut_windows(panel, splits, LAGS))
+    monkeypatch.setattr(training_data, "MAX_JUDGED", 1)
+    monkeypatch.setattr(training_data, "MIN_JUDGED_OF_MANY", 19)
+    assert judged_windows(data, 2, LEVELS) is data
+    monkeypatch.setattr(training_data, "MANY_LOCATIONS", PLACES - 1)
+    count = len(data.windows.validation)
+    with caplog.at_level("INFO"):
+        assert len(judged_windows(data, 2, LEVELS).windows.validation) == 19
+    assert f"calibrated by 19 of {count} validation windows" in caplog.text
 
 
 def test_a_validation_window_whose_history_is_hidden_is_not_chosen_on(panel: Panel) -> None:

@@ -56,6 +56,17 @@ def read(output: str) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(output))
 
 
+def test_with_a_state_a_forecast_is_the_same_and_its_corrections_are_kept(
+    forecast: Run, tmp_path: Path
+) -> None:
+    plain = forecast("SeasonalNaive")[1]
+    for _ in range(2):
+        code, output, _ = forecast("SeasonalNaive", "--state", tmp_path / "state")
+        assert code == 0
+        assert output == plain
+    assert (tmp_path / "state" / "manifest.json").exists()
+
+
 def test_a_forecast_has_quantiles_in_order(forecast: Run) -> None:
     code, output, _ = forecast("Ridge")
     table = read(output)

@@ -19,13 +19,21 @@ from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import locked
 from forecaster.training import loop, progress
 from forecaster.training.checkpoint import SLOTS, CheckpointStore
+from forecaster.training.distributed import ProcessGroup
 from forecaster.training.interrupts import SIGNALS
 from forecaster.training.loop import LOG, train
 from forecaster.training.loss import sum_deviance
 from forecaster.training.progress import ProgressUpdate, TrainingResult
 from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batch
-from tests.training.town import complete, make_panel, make_task, read_losses, read_weights
+from tests.training.town import (
+    complete,
+    make_mixer_task,
+    make_panel,
+    make_task,
+    read_losses,
+    read_weights,
+)
 
 pytestmark = pytest.mark.usefixtures("_unchecked")
 HASHES = {"recipe": "a" * 64, "panel": "b" * 64, "graph": "c" * 64}
@@ -230,6 +238,48 @@ def test_T2_an_interrupted_training_goes_on_to_the_same_bits(tmp_path: Path, ste
     assert_same(whole, parts)
     logs = [(tmp_path / name / LOG).read_text().splitlines() for name in ("whole", "parts")]
     assert len(logs[0]) == len(logs[1]) == 20 + 4
+
+
+@pytest.mark.parametrize("step", [1, 5, 19])
+def test_T2_a_training_on_samples_of_locations_goes_on_to_the_same_bits(
+    tmp_path: Path, step: int
+) -> None:
+    whole = train(make_mixer_task(2, ema=0.9), folder=tmp_path / "whole")
+    with pytest.raises(RunError):
+        train(make_mixer_task(2, ema=0.9), folder=tmp_path / "parts", on_progress=Stop(step))
+    parts = train(make_mixer_task(2, ema=0.9), folder=tmp_path / "parts")
+    assert_same(whole, parts)
+
+
+def test_a_training_on_samples_of_all_locations_is_that_on_all() -> None:
+    whole, sampled = train(make_mixer_task()), train(make_mixer_task(5))
+    for left, right in zip(whole.records, sampled.records, strict=True):
+        assert left.validation_loss == pytest.approx(right.validation_loss, rel=1e-4)
+
+
+def test_in_micro_batches_a_sample_has_the_same_gradient() -> None:
+    task = make_mixer_task(2)
+    task.network.hiding = None  # its random numbers are drawn for each micro-batch
+    task.network.dropout.p = 0.0
+    torch.nn.init.ones_(task.network.output)  # at 0, no gradient would go further
+    trainer = loop.Trainer(task, ProcessGroup(task.device), print)
+    gradients = []
+    for windows in (8, 3):
+        trainer._micro_batches.windows = windows
+        trainer._sum_gradient(task.train[:8], 2)
+        gradients.append(trainer.weights.collect_gradient().clone())
+    torch.testing.assert_close(*gradients)
+    places = trainer.weights.slices["place"].view(gradients[0])
+    drawn = task.sample(2)
+    assert drawn is not None
+    assert places.flatten(1).any(dim=1).nonzero()[:, 0].tolist() == drawn.targets.tolist()
+
+
+def test_T7_a_training_does_not_go_on_with_another_number_of_locations(tmp_path: Path) -> None:
+    with pytest.raises(RunError):
+        train(make_mixer_task(2), folder=tmp_path, on_progress=Stop(3))
+    with pytest.raises(ArtifactError, match=r"training\.locations: was 2, is 3"):
+        train(make_mixer_task(3), folder=tmp_path)
 
 
 def test_T2_without_a_folder_the_message_says_that_nothing_is_saved() -> None:

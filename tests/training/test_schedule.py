@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.training.schedule import (
+    draw_locations,
     draw_teacher_forcing,
     one_cycle,
     shuffle,
@@ -118,3 +119,27 @@ def test_what_is_shown_has_nothing_to_do_with_the_order_of_windows() -> None:
     assert np.array_equal(shuffle(np.arange(64), 3, 11), by_order)
     draws = np.random.Philox(key=key).random_raw(64) / 2.0**64
     assert draw_teacher_forcing(64, 2.0, 3, 11) != tuple(draws < teacher_forcing_rate(11, 2.0))
+
+
+@given(st.integers(1, 97), st.integers(1, 97), st.integers(0, 2**63 - 1), st.integers(0, 500))
+def test_all_locations_are_drawn_equally_often(
+    count: int, size: int, seed: int, turn: int
+) -> None:
+    steps = -(-count // size)
+    draws = [draw_locations(count, size, seed, steps * turn + step) for step in range(steps)]
+    sizes = {len(draw) for draw in draws}
+    assert max(sizes) <= size
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(np.concatenate(draws)) == list(range(count))
+    assert all((np.diff(draw) > 0).all() for draw in draws)
+
+
+def test_drawn_locations_depend_on_seed_and_step_alone() -> None:
+    draws = {tuple(draw_locations(97, 7, seed, step)) for seed in range(7) for step in range(29)}
+    assert len(draws) == 7 * 29
+    assert (draw_locations(97, 7, 3, 5) == draw_locations(97, 7, 3, 5)).all()
+
+
+def test_locations_are_drawn_apart_from_the_order_of_windows() -> None:
+    order = np.sort(shuffle(np.arange(97), 3, 0)[::14])
+    assert draw_locations(97, 7, 3, 0).tolist() != order.tolist()

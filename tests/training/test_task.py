@@ -9,7 +9,7 @@ from forecaster.models.layers.neurons import State
 from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
-from tests.training.town import make_panel, make_sampled_task, make_task
+from tests.training.town import make_mixer_task, make_panel, make_sampled_task, make_task
 
 ORIGINS = np.array([71, 67, 97])
 
@@ -191,3 +191,20 @@ def test_a_balanced_loss_does_not_depend_on_the_unit() -> None:
 
 def test_without_a_target_over_the_cut_the_balance_is_of_squares_alone() -> None:
     assert replace(make_task(eta="balanced"), mape_cut=1e9).eta == 1.0
+
+
+def test_all_validation_windows_are_scored_unless_there_are_many_more_locations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = make_mixer_task(2)
+    assert task.scored.tolist() == task.validation.tolist()  # 13, fewer than the least
+    monkeypatch.setattr("forecaster.training.task.LEAST_SCORED", 3)
+    monkeypatch.setattr("forecaster.training.task.SCORED_SAMPLES", 1)
+    assert task.scored.tolist() == [211, 213, 215, 217, 219, 221]  # 13 · 2 / 5, evenly
+    assert (task.scored_at_once, make_mixer_task().scored_at_once) == (3, 8)
+
+
+def test_a_balanced_eta_of_samples_is_near_that_of_all_locations() -> None:
+    etas = [make_mixer_task(locations, eta="balanced").eta for locations in (None, 5, 3)]
+    assert etas[1] == pytest.approx(etas[0], rel=1e-5)
+    assert etas[2] == pytest.approx(etas[0], rel=0.3)

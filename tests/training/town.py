@@ -16,11 +16,20 @@ import numpy as np
 import torch
 
 from forecaster.clock.clock import Clock
-from forecaster.config import DCRNNConfig, LagConfig, ModelConfig, Season, TrainingConfig
+from forecaster.config import (
+    DCRNNConfig,
+    LagConfig,
+    MixerConfig,
+    ModelConfig,
+    Season,
+    TrainingConfig,
+)
 from forecaster.errors import ForecasterError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
 from forecaster.models.layers.neurons import NeuronLayout
+from forecaster.models.mixer.mixer import Mixer, MixerPrerequisites
+from forecaster.models.mixer.seasonal import DeviationBounds, SeasonalProfile
 from forecaster.models.network import Heads
 from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
@@ -29,6 +38,7 @@ from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.training.loop import LOG, train
 from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
+from forecaster.windows.profile import fit_bounds, fit_city_shape, fit_profile, share_known
 from forecaster.windows.scaling import fit_scaler
 
 PLACES, HOURS, TRAIN, VALIDATION = 5, 331, 37, 13
@@ -90,6 +100,34 @@ def make_task(
     )
 
 
+def make_mixer_task(locations: int | None = None, **changes: Any) -> TrainingTask:
+    """Return the task of a network that learns from samples of locations; None: from all."""
+    panel, train, changes = make_panel(), np.arange(HOURS) < 200, {"levels": (0.1, 0.9), **changes}
+    scaler, fresh = fit_scaler(panel, train), torch.Generator().manual_seed(5)
+    profile = fit_profile(panel, train)
+    values, deviations = fit_bounds(panel, train, profile)
+    bounds = DeviationBounds(
+        *map(torch.from_numpy, (values, deviations, share_known(panel, train))),
+        city=torch.from_numpy(fit_city_shape(panel, train)),
+    )
+    scale = map(torch.from_numpy, (profile, scaler.values.mean, scaler.values.deviation))
+    level = SeasonalProfile(*scale, counts=True, bounds=bounds, recent=LAGS.recent)
+    fitted = MixerPrerequisites(level, BlockPattern.from_pairs(PLACES, PAIRS))
+    config = MixerConfig(hidden=7, blocks=1, edges=2, factors=2, dropout=0.1)
+    heads = Heads(changes.pop("levels"), relative=True)
+    network = Mixer(config, LAGS, NeuronLayout(PLACES, 2, 1 + 32), fitted, fresh, heads)
+    batches = Batches(
+        panel,
+        scaler,
+        fit_fill(panel, train),
+        LAGS,
+        masks=True,
+        by_location=locations is not None,
+    )
+    task = make_task(**changes)
+    return replace(task, network=network, batches=batches, locations=locations)
+
+
 def make_sampled_task(decay: float, **changes: Any) -> TrainingTask:
     """Return the task of a network that is shown the truth less and less."""
     kernel = torch.eye(PLACES)
@@ -119,6 +157,7 @@ def complete(
         os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(size))
     folder.mkdir(exist_ok=True)
     make = make_sampled_task if "decay" in (changes or {}) else make_task
+    make = make_mixer_task if "locations" in (changes or {}) else make
     try:
         result = train(make(**(changes or {})), folder=folder / "run")
     except ForecasterError as error:

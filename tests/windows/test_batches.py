@@ -516,3 +516,41 @@ def test_covariates_ahead_are_the_vintages_known_at_each_origin(
     assert torch.equal(before.auxiliary, after.auxiliary)  # the past is as it ended
     seen = vintages.seen(np.array([290, 290]), np.array([292, 293]))[:, 0]
     assert np.array_equal(covariates[2, 1:3, 1], seen)
+
+
+CHOSEN = torch.tensor([1, 2, 4, 5]), torch.tensor([2, 5])
+
+
+@pytest.mark.parametrize("by_location", [True, False])
+def test_batches_of_some_locations_are_parts_of_those_of_all(
+    panel: Panel, scaler: Scaler, fill: Fill, lags: LagConfig, *, by_location: bool
+) -> None:
+    whole = Batches(panel, scaler, fill, lags, masks=True).cut(ORIGINS)
+    batches = Batches(panel, scaler, fill, lags, masks=True, by_location=by_location)
+    for seen, targets in (CHOSEN, (torch.arange(7), torch.arange(7)), (None, None)):
+        part = batches.cut(ORIGINS, (seen, targets))
+        for name, all_of in vars(whole).items():
+            numbers = seen if name == "signal" else targets
+            by_place = all_of is not None and len(all_of) == 7 and numbers is not None
+            expected = all_of[numbers] if by_place else all_of
+            torch.testing.assert_close(
+                getattr(part, name), expected, rtol=0, atol=0, equal_nan=True
+            )
+
+
+def test_by_location_opening_hours_and_what_has_none_are_as_by_step(
+    panel: Panel, lags: LagConfig
+) -> None:
+    hours = ("Mo-Su 06:00-23:00",) * 4 + ("",) * 3
+    metro = replace(panel, locations=replace(panel.locations, hours=hours))
+    bare = replace(panel, local_covariates=LocalCovariates.empty(631, 7))
+    for each in (metro, bare):
+        learned = fit_scaler(each, np.ones(617, dtype=bool)), fit_fill(each, np.ones(617, bool))
+        one, two = (
+            Batches(each, *learned, lags, masks=True, by_location=by_location).cut(ORIGINS, CHOSEN)
+            for by_location in (True, False)
+        )
+        for name, expected in vars(two).items():
+            torch.testing.assert_close(
+                getattr(one, name), expected, rtol=0, atol=0, equal_nan=True
+            )

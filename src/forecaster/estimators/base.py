@@ -54,6 +54,7 @@ from forecaster.estimators.forecast_inputs import (
 )
 from forecaster.estimators.intervals import calibration, online
 from forecaster.estimators.intervals.calibration import Calibration, Outcomes
+from forecaster.estimators.intervals.online_store import OnlineStore
 from forecaster.estimators.match import (
     Sizes,
     check_run,
@@ -281,7 +282,8 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
-        data = judged_windows(data, self.recipe.lags.horizon)
+        recipe = self.recipe
+        data = judged_windows(data, recipe.lags.horizon, recipe.intervals.quantiles)
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         data = without_closed(run, data)
@@ -432,6 +434,7 @@ class Estimator(ABC):
         weather: Weather = "observed",
         allow_missing: bool = False,
         what_if: WhatIf | None = None,
+        state: Path | str | None = None,
     ) -> pd.DataFrame:
         """The forecast from one origin as a long table.
 
@@ -452,10 +455,14 @@ class Estimator(ABC):
                 labelled as degraded.
             what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
+            state: a folder in which the online corrections are kept, so that the next step needs
+                one forecast in place of those of one to two weeks; None: all are computed.
         """
         panel, origin = choose_origin(panel, at, self.recipe.lags.horizon)
         step = np.array([origin])
         predictor = self.predictor(panel, weather, int(step[0]) + 1)
+        if state is not None:
+            predictor = replace(predictor, store=self._store(predictor, Path(state), weather))
         run, lags = self.adapt(predictor.panel, int(step[0]) + 1)[0], self.recipe.lags
         recent, origins = look_back(predictor.panel, lags, step)
         origin = int(origins[0])
@@ -490,6 +497,16 @@ class Estimator(ABC):
             table = add_changed(table, *self._first(changed), run, changes)
         served = ~left_out & table["y_hat"].notna()  # NaN: not open
         return table[served].reset_index(drop=True)
+
+    def _store(self, predictor: Predictor, folder: Path, weather: Weather) -> OnlineStore | None:
+        """Where online corrections are kept; None: they may change with every new value."""
+        run, panel = self._fitted, predictor.panel
+        if run.digest is None:
+            raise RunError("state: a run that is not saved has no hash; save it first")
+        if panel.covariates.vintages is not None or new_ids(run, panel):
+            log.info("online corrections are not kept: covariates in vintages, or new locations")
+            return None
+        return OnlineStore(folder, run.digest, weather)
 
     def forecast_totals(
         self,

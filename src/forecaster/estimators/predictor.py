@@ -14,6 +14,7 @@ from forecaster.estimators.closed import find_closed
 from forecaster.estimators.forecast_inputs import Changes
 from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
+from forecaster.estimators.intervals.online_store import OnlineStore
 from forecaster.estimators.wrong_values.value_ranges import RANGE
 from forecaster.panel.panel import Panel
 
@@ -75,6 +76,7 @@ class Predictor:
     # Which forecasts from some steps count for online calibration: [S], or by location [S N].
     counts: Callable[[np.ndarray], np.ndarray]
     observed: Callable[[np.ndarray], np.ndarray] | None = None  # outcomes; None: of the panel
+    store: OnlineStore | None = None  # of the online corrections; None: they are not stored
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
         """The forecasts, and their quantiles before any correction.
@@ -116,7 +118,11 @@ class Predictor:
         self, origins: Int64[np.ndarray, " B"], base: Base
     ) -> Float64[np.ndarray, "B Q K"]:
         """The online corrections at each origin, from the base forecasts of the origins."""
-        online = OnlineCalibration(self.calibration, step_number(self.panel))
+        online = OnlineCalibration(
+            self.calibration, step_number(self.panel), looks_ahead=self.store is not None
+        )
+        if self.store is not None:
+            self.store.restore(online, self.panel, int(origins.min()))
         distinct, rows, inverse = np.unique(origins, return_index=True, return_inverse=True)
         cycles = np.array([online.cycle(step) for step in distinct.tolist()])
         at_once = max(VALUES_AT_ONCE // max(base.forecast[0].size, 1), 1)
@@ -124,14 +130,17 @@ class Predictor:
         for cycle in np.unique(cycles):  # in order: a cycle's forecasts also serve the next one
             in_cycle = distinct[cycles == cycle].tolist()
             last = in_cycle[-1]
-            steps = np.array(online.unobserved(last))
-            online.observe(steps.tolist(), self.outcomes(steps), self.counts(steps))
+            steps = np.array(online.unobserved(last), dtype=np.int64)
+            if len(steps):  # none where a stored state has followed the origin
+                online.observe(steps.tolist(), self.outcomes(steps), self.counts(steps))
             already_forecast = np.flatnonzero(np.isin(distinct, steps))
             online.add(distinct[already_forecast].tolist(), base.rows(rows[already_forecast]))
             while unforecast := online.unforecast(last)[:at_once]:
                 online.add(unforecast, self.base(np.array(unforecast)))
                 online.follow(last)
             corrections += [online.corrections(step) for step in in_cycle]
+        if self.store is not None:
+            self.store.keep(online, self.panel, int(distinct[-1]))
         return np.stack(corrections)[inverse]
 
 

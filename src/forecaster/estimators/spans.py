@@ -116,7 +116,8 @@ def _thin(
 
 def _validation_rmse(estimator: Fitting, result: FitResult, data: TrainingData) -> float:
     """The RMSE of a fit on the validation windows."""
-    judged = judged_windows(data, estimator.recipe.lags.horizon)
+    recipe = estimator.recipe
+    judged = judged_windows(data, recipe.lags.horizon, recipe.intervals.quantiles)
     panel, origins = judged.panel, judged.windows.validation
     about = {**describe(panel, data.splits, data.windows), **result.about}
     arrays = {**result.arrays, **data.shared_arrays()}

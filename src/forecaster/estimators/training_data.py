@@ -1,6 +1,7 @@
 """The data that an estimator is fitted to, with the test steps hidden, and the fit's result."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from jaxtyping import Bool
 
 from forecaster.estimators.closed import fit_silence
 from forecaster.estimators.forecast_inputs import fit_climatology
+from forecaster.estimators.intervals.residuals import count_needed
 from forecaster.estimators.what_if import training_ranges
 from forecaster.estimators.wrong_values.value_ranges import fit_ranges
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
@@ -19,6 +21,7 @@ from forecaster.splits import Splits, Windows
 from forecaster.training.progress import ProgressCallback
 
 Arrays = Mapping[str, np.ndarray]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +63,28 @@ class TrainingData:
 
 MAX_JUDGED = 2**24  # forecast values of the validation windows that are held at once
 MIN_JUDGED = 500  # windows
+# Of more than so many locations, whose outcomes calibrate together, as many hours as a week has.
+MANY_LOCATIONS, MIN_JUDGED_OF_MANY = 5_000, 168
 
 
-def judged_windows(data: TrainingData, horizon: int) -> TrainingData:
+def judged_windows(data: TrainingData, horizon: int, levels: Sequence[float]) -> TrainingData:
     """The data with fewer validation windows, evenly spaced, if the forecasts of all are too many.
 
     A trained model is judged and calibrated by forecasts of whole windows, each with several
-    quantiles; those of a month of five minutes at 300 locations do not fit into memory.
+    quantiles; those of a month of five minutes at 300 locations do not fit into memory. Its
+    residuals of these windows are all that a run stores for intervals of areas and totals.
+
+    Args:
+        data: of the fit.
+        horizon: K.
+        levels: of the quantiles, which need some windows.
     """
-    origins, values = data.windows.validation, horizon * len(data.panel.locations)
-    most = max(MAX_JUDGED // values, MIN_JUDGED)
+    origins, N = data.windows.validation, len(data.panel.locations)
+    least = MIN_JUDGED_OF_MANY if N > MANY_LOCATIONS else MIN_JUDGED
+    most = max(MAX_JUDGED // (horizon * N), least, 2 * count_needed(levels))
     if len(origins) <= most:
         return data
+    log.info("judged and calibrated by %d of %d validation windows", most, len(origins))
     spaced = origins[np.linspace(0, len(origins) - 1, most).astype(np.int64)]
     return replace(data, windows=replace(data.windows, validation=spaced))
 

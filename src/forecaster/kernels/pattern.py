@@ -54,6 +54,18 @@ class BlockPattern:
         ends = np.divmod(np.unique(np.concatenate(codes)), count)
         return _sort_edges(count, *ends, directed=directed)
 
+    @staticmethod
+    def from_sorted(
+        count: int, target: Int64[np.ndarray, " E"], source: Int64[np.ndarray, " E"]
+    ) -> "BlockPattern":
+        """Return the pattern of directed edges, self-edges included, in the order of a pattern."""
+        return _sort_edges(count, target, source, directed=True)
+
+    @cached_property
+    def self_edges(self) -> Int64[Tensor, " N"]:
+        """The number of the edge from each location to itself."""
+        return (self.source == self.target).nonzero()[:, 0]
+
     @cached_property
     def turned(self) -> "BlockPattern":
         """The pattern with all edges the other way round; of an undirected one, itself."""

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+import numpy as np
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of
+from forecaster.kernels.sample import LocationSample
 from forecaster.models.layers.neurons import NeuronLayout, State
 
 
@@ -46,6 +48,7 @@ class Network(nn.Module, ABC):
     is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
     slots: int | None = None  # steps of the season that it knows; None: it needs none
     masks = False  # whether missing values are masked inputs (NaN); otherwise they are filled
+    samples = False  # whether it learns from samples of locations, which share its weights
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()
@@ -91,6 +94,14 @@ class Network(nn.Module, ABC):
         del step
         return None
 
+    def sample(self, targets: Int64[np.ndarray, " n"]) -> LocationSample:
+        """Some locations to forecast, with those that they see: by default no others.
+
+        Args:
+            targets: their numbers, ascending.
+        """
+        return LocationSample.of(targets, self.inputs.n_locations)
+
     def horizon_cost(self) -> str:
         """What a long horizon costs, in words; empty: all steps are forecast at once."""
         return ""
@@ -98,13 +109,14 @@ class Network(nn.Module, ABC):
     def check_sizes(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
         """Raise one error with the actual and the needed size of every input that does not fit."""
         N, C, P = self.inputs.n_locations, self.inputs.per_location, self.inputs.auxiliary
-        faults = Faults("the model does not fit its input")
-        for name, state, channels, steps in (
-            ("history", history, C, self.L),
-            ("ahead", ahead, C - 1, self.K),
+        sample, faults = history.sample, Faults("the model does not fit its input")
+        seen, N = (N, N) if sample is None else (len(sample.locations), len(sample.rows))
+        for name, state, count, channels, steps in (
+            ("history", history, seen, C, self.L),
+            ("ahead", ahead, N, C - 1, self.K),
         ):
             shape = *state.signal.shape[:2], len(state.auxiliary), state.signal.shape[3]
-            needed = N, channels, P, steps
+            needed = count, channels, P, steps
             if shape != needed:
                 faults.add(f"{name}: {_describe(shape)}; needed: {_describe(needed)}")
         between = N, history.signal.shape[2], self.K - 1

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw  # the class would load torch's compiler: seconds
 
 from forecaster.errors import ArtifactError, Faults, RunError, StoppedError, count_of, name_some
+from forecaster.kernels.sample import LocationSample
 from forecaster.publish.writing import locked
 from forecaster.training.checkpoint import Checkpoint, CheckpointStore
 from forecaster.training.cuda_graphs import CudaGraphs
@@ -49,7 +50,7 @@ from forecaster.training.reproducibility import (
     seed_dropout,
 )
 from forecaster.training.schedule import one_cycle, shuffle
-from forecaster.training.task import TrainingTask
+from forecaster.training.task import TrainingTask, batch_locations
 from forecaster.training.weights import Weights
 from forecaster.windows.batches import Batch
 
@@ -398,17 +399,18 @@ class Trainer:
 
         One CUDA graph for the whole batch where possible, else launch by launch in micro-batches.
         """
-        share = self._group.share(origins)
+        share, sample = self._group.share(origins), self._task.sample(step)
         indices = self._task.batches.locate(share)
-        if self._graphs is not None and len(share) <= self._micro_batches.windows:
+        fits = len(share) <= self._micro_batches.windows
+        if self._graphs is not None and sample is None and fits:
             forced, seed = self._task.teacher_forcing(step), partial(self._seed, step)
             inputs = (indices,) if forced is None else (indices, forced)
             sums = self._graphs.replay("learn", self._backward_whole, inputs, seed)
             if sums is not None:
                 return sums[:3], sums[3:]
-        whole = self._task.batches.gather(indices)
+        whole = self._task.batches.gather(indices, batch_locations(sample))
         counts = self._group.all_reduce(self._task.count_terms(whole))
-        backward = partial(self._backward_parts, share, whole, counts, step)
+        backward = partial(self._backward_parts, share, (whole, sample), counts, step)
         return self._micro_batches.run(backward), counts
 
     def _backward_whole(
@@ -424,28 +426,32 @@ class Trainer:
     def _backward_parts(
         self,
         share: Int64[np.ndarray, " B"],
-        whole: Batch,
+        whole: tuple[Batch, LocationSample | None],
         counts: Float64[Tensor, "2"],
         step: int,
         windows: int,
     ) -> Float64[Tensor, "3"]:
         """Gradient and errors of a batch, in micro-batches of at most `windows` windows."""
         self._seed(step)
-        forced = self._task.teacher_forcing(step)
+        forced, (batch, sample) = self._task.teacher_forcing(step), whole
         self.weights.zero_gradient()
         errors = counts.new_zeros(3)
-        for part in [whole] if len(share) <= windows else self._cut(share, windows):
-            errors += self._backward(part, counts, forced)
+        for part in [batch] if len(share) <= windows else self._cut(share, windows, sample):
+            errors += self._backward(part, counts, forced, sample)
         return errors
 
     def _backward(
-        self, part: Batch, counts: Float64[Tensor, "2"], forced: Bool[Tensor, " S"] | None
+        self,
+        part: Batch,
+        counts: Float64[Tensor, "2"],
+        forced: Bool[Tensor, " S"] | None,
+        sample: LocationSample | None = None,
     ) -> Float64[Tensor, "3"]:
         """Add the gradient of a micro-batch; return its errors.
 
         Quantiles add a pinball loss of scaled values, so that all locations weigh the same.
         """
-        outputs = self._task.teacher_forced(part, forced)
+        outputs = self._task.teacher_forced(part, forced, sample)
         errors = self._task.sum_errors(outputs, part)  # Eq. 6
         loss = join_terms(errors[:2], counts, self._task.eta)  # Eq. 7
         if outputs.quantiles.shape[1]:
@@ -486,7 +492,7 @@ class Trainer:
 
     def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "5"] | None:
         """Sums of errors and counts of the rolled-out validation windows; None if interrupted."""
-        origins, batch = self._task.validation, self._task.config.batch
+        origins, batch = self._task.scored, self._task.scored_at_once
         totals = torch.zeros(5, dtype=torch.float64, device=self._task.device)
         with self._evaluating():
             for start in range(0, len(origins), batch):
@@ -540,7 +546,8 @@ class Trainer:
 
     def find_non_finite(self, origins: Int64[np.ndarray, " B"], step: int) -> str:
         """Name the first tensors that are not finite in a failed step, which changed nothing."""
-        batch = self._task.batches.cut(self._group.share(origins))
+        share, sample = self._group.share(origins), self._task.sample(step)
+        batch = self._task.batches.cut(share, batch_locations(sample))
         for name, values in vars(batch).items():
             if values is not None and not values.isfinite().all():
                 return f"the input {name}"
@@ -556,9 +563,11 @@ class Trainer:
     def _seed(self, step: int) -> None:
         seed_dropout(self._task.device, self._task.config.seed, step, self._group.rank)
 
-    def _cut(self, origins: Int64[np.ndarray, " B"], windows: int) -> Iterator[Batch]:
+    def _cut(
+        self, origins: Int64[np.ndarray, " B"], windows: int, sample: LocationSample | None
+    ) -> Iterator[Batch]:
         for start in range(0, len(origins), windows):
-            yield self._task.batches.cut(origins[start : start + windows])
+            yield self._task.batches.cut(origins[start : start + windows], batch_locations(sample))
 
 
 def _no_seed() -> None:

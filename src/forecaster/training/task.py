@@ -1,6 +1,7 @@
 """A training task: network, batches, splits and configuration; test windows are not in it."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,14 +11,24 @@ from torch import Tensor
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
+from forecaster.kernels.sample import LocationSample
 from forecaster.models.layers.neurons import State
 from forecaster.models.network import Network, Outputs
 from forecaster.training.loss import count_terms, sum_deviance, sum_errors
-from forecaster.training.schedule import draw_teacher_forcing
-from forecaster.windows.batches import Batch, Batches
+from forecaster.training.schedule import draw_locations, draw_teacher_forcing
+from forecaster.windows.batches import ALL_LOCATIONS, Batch, Batches, BatchLocations
 from forecaster.windows.scaling import Scale
 
 SAMPLE = 1_000  # windows that a balanced η is estimated from
+SCORED_SAMPLES = (
+    4  # training steps' locations that a validation window counts for, if all are many
+)
+LEAST_SCORED = 128  # windows
+
+
+def batch_locations(sample: LocationSample | None) -> BatchLocations:
+    """The locations of a batch."""
+    return ALL_LOCATIONS if sample is None else (sample.locations, sample.targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +45,7 @@ class TrainingTask:
     sampling_decay: float | None = (
         None  # of scheduled sampling, in steps; None: full teacher forcing
     )
+    locations: int | None = None  # of each training step; None: all
 
     def __post_init__(self) -> None:
         empty = [name for name in ("train", "validation") if not len(getattr(self, name))]
@@ -60,6 +72,40 @@ class TrainingTask:
         """The number of steps in all epochs."""
         return self.epoch_steps * self.config.epochs
 
+    def sample(self, step: int) -> LocationSample | None:
+        """The locations of a training step, counted from 0, the same in every process; None: all.
+
+        Their numbers are a pure function of seed and step.
+        """
+        if self.locations is None:
+            return None
+        count = self.network.inputs.n_locations
+        targets = draw_locations(count, self.locations, self.config.seed, step)
+        return self.network.sample(targets).to(self.device)
+
+    @property
+    def scored(self) -> Int64[np.ndarray, " B3"]:
+        """The validation windows that choose the weights, forecast for all locations.
+
+        Where there are many more locations than a training step has, these are some windows, at
+        even distances: validation would otherwise take longer than training.
+        """
+        if self.locations is None:
+            return self.validation
+        share = SCORED_SAMPLES * self.locations / self.network.inputs.n_locations
+        count = max(math.ceil(share * len(self.validation)), LEAST_SCORED)
+        if count >= len(self.validation):
+            return self.validation
+        middles = (np.arange(count) + 0.5) * len(self.validation) / count
+        return self.validation[middles.astype(np.int64)]
+
+    @property
+    def scored_at_once(self) -> int:
+        """The number of validation windows that have about as many numbers as a training step."""
+        if self.locations is None:
+            return self.config.batch
+        return max(self.config.batch * self.locations // self.network.inputs.n_locations, 1)
+
     @cached_property
     def eta(self) -> float:
         """η of Eq. 7: the recipe's or, if balanced, that for which persistence has equal terms.
@@ -69,11 +115,13 @@ class TrainingTask:
         if self.config.eta != "balanced":
             return self.config.eta
         errors = torch.zeros(4, dtype=torch.float64, device=self.device)
-        sample = self.train[:: -(-len(self.train) // SAMPLE)]
-        for start in range(0, len(sample), self.config.batch):
-            batch = self.batches.cut(sample[start : start + self.config.batch])
-            last = batch.signal[:, 0, :, -1:].nan_to_num(0.0)  # the mean, where it is missing
-            last = self._scale_back(last.expand_as(batch.target))
+        origins, size = self.train[:: -(-len(self.train) // SAMPLE)], self.config.batch
+        for number in range(-(-len(origins) // size)):
+            sample, part = self.sample(number), origins[number * size : (number + 1) * size]
+            batch = self.batches.cut(part, batch_locations(sample))
+            signal = batch.signal if sample is None else batch.signal.index_select(0, sample.rows)
+            last = signal[:, 0, :, -1:].nan_to_num(0.0)  # the mean, where it is missing
+            last = self._scale_back(last.expand_as(batch.target), sample)
             sums = self.sum_errors(Outputs(last, last[:, None], last), batch)[:2]
             errors += torch.cat([sums, self.count_terms(batch)])
         means, shares, seen, counted = errors.tolist()
@@ -99,14 +147,20 @@ class TrainingTask:
         """The numbers of targets that count for squares, and for relative errors."""
         return count_terms(batch.target, batch.observed, self.mape_cut)
 
-    def teacher_forced(self, batch: Batch, forced: Bool[Tensor, " T"] | None = None) -> Outputs:
+    def teacher_forced(
+        self,
+        batch: Batch,
+        forced: Bool[Tensor, " T"] | None = None,
+        sample: LocationSample | None = None,
+    ) -> Outputs:
         """The outputs by teacher forcing: quantiles scaled, all else in the values' units.
 
         Scheduled sampling forces only some steps; the others start from the forecast before.
         """
         history, ahead = self.inputs(batch)
+        history = replace(history, sample=sample)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        return self._in_units(self.network(history, ahead, truth, forced))
+        return self._in_units(self.network(history, ahead, truth, forced), sample)
 
     def teacher_forcing(self, step: int) -> Bool[Tensor, " T"] | None:
         """The steps ahead that are teacher-forced in a training step; None: all of them."""
@@ -134,14 +188,18 @@ class TrainingTask:
             ),
         )
 
-    def _in_units(self, outputs: Outputs) -> Outputs:
-        forecast = self._scale_back(outputs.forecast)
+    def _in_units(self, outputs: Outputs, sample: LocationSample | None = None) -> Outputs:
+        forecast = self._scale_back(outputs.forecast, sample)
         own = self.network.has_relative
-        relative = self._scale_back(outputs.relative) if own else forecast
+        relative = self._scale_back(outputs.relative, sample) if own else forecast
         return Outputs(forecast, outputs.quantiles, relative)
 
-    def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
+    def _scale_back(
+        self, forecast: Float[Tensor, "N B K"], sample: LocationSample | None
+    ) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units
+        if sample is not None:
+            mean, deviation = (unit.index_select(0, sample.targets) for unit in self._units)
         return (forecast * deviation).add_(mean)  # at least float32, also of a network in bf16
 
     @cached_property

@@ -1,6 +1,7 @@
 """Batches of windows, gathered from a scaled panel that stays on the device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,16 +13,24 @@ from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
 from forecaster.panel.vintages import ALWAYS, SPAN
-from forecaster.windows.inputs import StepInputs, gather_steps, put_steps, scale_steps
+from forecaster.windows.inputs import (
+    LocationInputs,
+    StepInputs,
+    gather_steps,
+    put_steps,
+    scale_auxiliary,
+    scale_steps,
+    turn,
+)
 from forecaster.windows.scaling import Scaler
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B windows of L past and K coming steps at N locations."""
+    """B windows of L past and K coming steps at N locations, whose m are seen in the past."""
 
     # Scaled; channel 0 the values, NaN where masked, then their covariates.
-    signal: Float32[Tensor, "N C B L"]
+    signal: Float32[Tensor, "m C B L"]
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
     # a_{t+1…t+K} and local covariates, known ahead; past-only ones as they are at the origin.
     next_auxiliary: Float32[Tensor, "P B K"]
@@ -64,10 +73,15 @@ class ScaledVintages:
             auxiliary[column] = values[rows]
 
 
+# The numbers of those whose past is seen, and of those that are forecast; None: all.
+BatchLocations: TypeAlias = tuple[Tensor | None, Tensor | None]
+ALL_LOCATIONS: BatchLocations = (None, None)
+
+
 class Batches:
     """A panel on its device, ready to be cut into batches."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (how values are stored is said once, here)
         self,
         panel: Panel,
         scaler: Scaler,
@@ -76,6 +90,7 @@ class Batches:
         device: str = "cpu",
         *,
         masks: bool = False,
+        by_location: bool = False,
     ) -> None:
         """Put the panel on the device once.
 
@@ -87,37 +102,51 @@ class Batches:
             device: of the tensors.
             masks: missing values of the past stay NaN, also those before the panel's beginning;
                 otherwise they are filled, and the past must lie inside the panel.
+            by_location: values are held once, location by location, from which batches of some
+                locations are gathered; missing ones are masked.
         """
         self.times = panel.times
         self._lags = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
+        masks = masks or by_location
         self._earlier = int(self._lags.max(initial=0)) if masks else 0  # steps before the first
+        S = self._earlier + max(len(panel.covariates.values), len(panel.values) + lags.horizon)
+        whole = panel.values
+        if by_location and not (panel.local_covariates.names or panel.locations.has_hours):
+            panel, fill = _first_location(panel, fill)  # all that is needed but for the values
         panel = panel.with_earlier(self._earlier)
-        S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         filled = fill_missing(panel, fill)
         axis = panel.clock.axis(panel.start, S)
-        inputs = scale_steps(
-            panel.values if masks else filled.values,
-            filled.local_covariates.values,
-            filled.covariates.values,
-            panel.clock.calendar(axis),
-            scaler,
-        )
-        channels = 1 + len(panel.local_covariates.names)
+        auxiliary = filled.covariates.values, panel.clock.calendar(axis)
+        local = filled.local_covariates.values
         self._vintages = ScaledVintages.of(filled.covariates, scaler, device)
         self._past_columns = panel.covariates.past_columns
         self._past_channels = tuple(1 + layer for layer in panel.local_covariates.past_layers)
         self._device = device
-        self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
-        self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
-        self._observed = _put_longer(np.isfinite(panel.values), S, device)
+        self._inputs: StepInputs | LocationInputs
+        self._outcomes: StepOutcomes | LocationInputs
+        if by_location:
+            means = scaler.local_covariates.mean.tolist()
+            covariates = (
+                turn(layer, S, beyond=mean) for layer, mean in zip(local, means, strict=True)
+            )
+            series = [turn(whole, S, self._earlier), *covariates]
+            self._inputs = LocationInputs(series, scale_auxiliary(*auxiliary, scaler), scaler)
+            self._outcomes = self._inputs.to(device)
+        else:
+            values = panel.values if masks else filled.values
+            inputs = scale_steps(values, local, *auxiliary, scaler)
+            self._inputs = StepInputs(inputs, len(panel.locations), 1 + len(local)).to(device)
+            self._outcomes = StepOutcomes(panel.values, S, device)
         is_open = panel.open_at(np.arange(S)[None])
         self._open = None if is_open is None else put_steps(torch.from_numpy(is_open[0]), device)
         self._slots = torch.from_numpy(panel.clock.slot_of_season(axis)).to(device)
         self._ahead = np.arange(1, lags.horizon + 1)
 
-    def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
+    def cut(
+        self, origins: Int64[np.ndarray, " B"], locations: BatchLocations = ALL_LOCATIONS
+    ) -> Batch:
         """The windows of the given origins."""
-        return self.gather(self.locate(origins))
+        return self.gather(self.locate(origins), locations)
 
     def locate(self, origins: Int64[np.ndarray, " B"]) -> Int64[Tensor, "B T"]:
         """The L past and K coming steps of each origin, on the device."""
@@ -129,35 +158,77 @@ class Batches:
             )
         return torch.from_numpy(np.concatenate([past, ahead], axis=1)).to(self._device)
 
-    def gather(self, steps: Int64[Tensor, "B T"]) -> Batch:
-        """The windows of the steps from `locate`, gathered on the device."""
-        L = self._lags.shape[1]
+    def gather(
+        self, steps: Int64[Tensor, "B T"], locations: BatchLocations = ALL_LOCATIONS
+    ) -> Batch:
+        """The windows of the steps from `locate`, gathered on the device.
+
+        Args:
+            steps: the past and the coming ones of each window.
+            locations: those of the past, and those of the coming steps and targets.
+        """
+        L, (seen, targets) = self._lags.shape[1], locations
         history, coming = steps[:, :L], steps[:, L:]
-        signal, auxiliary = self._inputs.gather(history)
-        signal_ahead, next_auxiliary = self._inputs.gather(coming)
+        signal, auxiliary = self._inputs.gather(history, seen)
+        signal_ahead, next_auxiliary = self._inputs.gather(coming, targets)
         if self._vintages is not None:
             self._vintages.put(next_auxiliary, coming)
         if self._past_columns or self._past_channels:
-            at_origin, auxiliary_at_origin = self._inputs.gather(coming[:, :1] - 1)
+            at_origin, auxiliary_at_origin = self._inputs.gather(coming[:, :1] - 1, targets)
             for channel in self._past_channels:
                 signal_ahead[:, channel] = at_origin[:, channel]
             for column in self._past_columns:
                 next_auxiliary[column] = auxiliary_at_origin[column]
+        target, observed = self._outcomes.outcomes(coming, targets)
         return Batch(
             signal=signal,
             auxiliary=auxiliary,
             next_auxiliary=next_auxiliary,
             next_local=signal_ahead[:, 1:].contiguous(),
             next_values=signal_ahead[:, 0].nan_to_num(0.0),
-            target=gather_steps(self._targets, coming),
-            observed=gather_steps(self._observed, coming),
+            target=target,
+            observed=observed,
             slots=self._slots_of(history),
             next_slots=self._slots_of(coming),
-            next_open=None if self._open is None else gather_steps(self._open, coming),
+            next_open=None if self._open is None else _take_steps(self._open, coming, targets),
         )
 
     def _slots_of(self, steps: Int64[Tensor, "B T"]) -> Int64[Tensor, "B T"]:
         return self._slots.index_select(0, steps.reshape(-1)).view(steps.shape)
+
+
+class StepOutcomes:
+    """The values of all steps, by step, as targets of training."""
+
+    def __init__(self, values: Float32[np.ndarray, "M N"], steps: int, device: str) -> None:
+        self._targets = _put_longer(np.nan_to_num(values), steps, device)
+        self._observed = _put_longer(np.isfinite(values), steps, device)
+
+    def outcomes(
+        self, steps: Int64[Tensor, "B T"], locations: Int64[Tensor, " m"] | None = None
+    ) -> tuple[Float32[Tensor, "m B T"], Bool[Tensor, "m B T"]]:
+        """The values, 0 where missing, and which are observed; as `LocationInputs.outcomes`."""
+        stored = self._targets, self._observed
+        target, observed = (_take_steps(part, steps, locations) for part in stored)
+        return target, observed
+
+
+def _take_steps(
+    stored: Shaped[Tensor, "rows columns"],
+    steps: Int64[Tensor, "B T"],
+    locations: Int64[Tensor, " m"] | None,
+) -> Shaped[Tensor, "m B T"]:
+    """The columns of steps, of some locations; None: of all."""
+    columns = gather_steps(stored, steps)
+    return columns if locations is None else columns.index_select(0, locations)
+
+
+def _first_location(panel: Panel, fill: Fill) -> tuple[Panel, Fill]:
+    """The panel of one location, whose covariates are those of all, and its fill."""
+    one = panel.select(panel.locations.ids[:1])
+    return one, replace(
+        fill, values=fill.values[:, :1], local_covariates=fill.local_covariates[..., :1]
+    )
 
 
 def _put_longer(

@@ -304,3 +304,68 @@ def test_the_preset_best_is_an_ensemble_and_a_recipe_of_earlier_versions_one_net
     unchecked = inspect.unwrap(Forecaster.__init__)  # the shape checker would refuse it first
     with pytest.raises(ConfigError, match="did you mean 'best'"):
         unchecked(Forecaster(), preset="bets")
+
+
+# ------------------------------------------------------------------------------ samples
+
+
+def with_locations(recipe: Recipe, locations: int) -> Recipe:
+    return change(recipe, {"training": {"locations": locations}}, source="test")
+
+
+def test_trained_on_samples_of_all_locations_it_is_as_without_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    recipes = BEST, with_locations(BEST, 5), with_locations(BEST, 9)
+    origins = np.array([900, 950])
+    first, *others = (
+        Forecaster(given_graph(), each).fit(PANEL, SPLITS).predict(PANEL, origins)
+        for each in recipes
+    )
+    assert all(np.array_equal(each, first) for each in others)
+
+
+def test_trained_on_samples_it_forecasts_all_locations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    sampled = Forecaster(given_graph(), with_locations(BEST, 2)).fit(PANEL, SPLITS)
+    table = sampled.forecast(PANEL)
+    assert table["unique_id"].nunique() == 5
+    again = Forecaster(given_graph(), with_locations(BEST, 2)).fit(PANEL, SPLITS)
+    assert again.forecast(PANEL).equals(table)
+
+
+def test_many_locations_are_forecast_in_blocks_as_they_are_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    origins = np.arange(900, 911)
+    whole = estimator.predictor(PANEL, "observed").base(origins)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", 4)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.PAIRS_AT_ONCE", 22)
+    monkeypatch.setattr("forecaster.estimators.networks.estimator.MAX_WHOLE", 1)
+    blocks = estimator.predictor(PANEL, "observed").base(origins)
+    np.testing.assert_allclose(blocks.forecast, whole.forecast, rtol=2e-5)
+    np.testing.assert_allclose(blocks.quantiles, whole.quantiles, rtol=2e-4, atol=1e-4)
+
+
+def test_of_many_locations_it_trains_on_samples_and_a_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    monkeypatch.setattr("forecaster.estimators.networks.estimator.MAX_WHOLE", 4)
+    monkeypatch.setattr("forecaster.estimators.networks.estimator.SAMPLED", 2)
+    with caplog.at_level("INFO"):
+        chosen = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    assert "Forecaster: 2 of 5 locations in each training step (training.locations)" in caplog.text
+    asked = Forecaster(given_graph(), with_locations(BEST, 2)).fit(PANEL, SPLITS)
+    origins = np.array([900])
+    assert np.array_equal(chosen.predict(PANEL, origins), asked.predict(PANEL, origins))
+
+
+@pytest.mark.parametrize("name", ["Forecaster", "Transformer", "DCRNN", "STID"])
+def test_networks_whose_weights_see_all_locations_refuse_samples(name: str) -> None:
+    estimator = find_estimator(name)(recipe=with_locations(RECIPE, 2))
+    with pytest.raises(ConfigError, match=r"training\.locations = 2: .*leave the setting out"):
+        estimator.fit(PANEL, SPLITS)

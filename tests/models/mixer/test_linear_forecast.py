@@ -7,6 +7,7 @@ from torch import Tensor
 
 from forecaster.config import LagConfig
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.kernels.sample import LocationSample
 from forecaster.models.mixer.linear_forecast import LinearForecast, steps_ahead
 
 N, B, R, F = 7, 5, 4, 2
@@ -73,3 +74,12 @@ def test_it_looks_no_further_ahead_than_back(horizon: int, steps: int) -> None:
     assert steps_ahead(lags) == steps
     part = LinearForecast(BlockPattern.from_pairs(N, EDGES, directed=True), lags, 0)
     assert part(torch.ones(N, B, R), torch.ones(0, B, R), None).shape == (N, B, steps)
+
+
+def test_of_a_sample_it_is_a_part_of_that_of_all(part: LinearForecast, draw: Draw) -> None:
+    recent, factors = draw(N, B, R), draw(F, B, R)
+    known = torch.tensor([1, 0, 0.5, 1, 1, 1, 1], dtype=torch.float64)[:, None, None]
+    targets = np.array([1, 2, 4])
+    sample = LocationSample.along(part.pattern, targets)
+    sampled = part(recent[sample.locations], factors, known[targets], sample)
+    torch.testing.assert_close(sampled, part(recent, factors, known)[targets])

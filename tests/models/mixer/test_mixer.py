@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -29,6 +31,11 @@ N, B, P, R = 7, 5, 35, 4  # three kinds of weather before the calendar's 32
 INPUTS = NeuronLayout(N, 3, P)
 CONFIG = MixerConfig(hidden=11, blocks=2, edges=2, factors=3, dropout=0.0)
 LEVELS = (0.1, 0.5, 0.9)
+
+
+def replace_config(**changes: Any) -> MixerConfig:
+    """The settings with some others."""
+    return CONFIG.model_copy(update=changes)
 
 
 @pytest.fixture
@@ -129,9 +136,9 @@ def test_of_a_location_that_training_does_not_know_the_embedding_is_ignored(
     assert [bool(size) for size in taught > 0] == [share > 0 for share in KNOWN]
 
 
-def without_linear(model: Mixer, parts: Decomposition) -> tuple[Tensor, Tensor]:
-    """The factors of the city, and no linear forecast."""
-    return model.city(parts.bounded), parts.bounded[..., :0]
+def embed(model: Mixer, inputs: NetworkInputs, parts: Decomposition) -> Tensor:
+    """The states of all locations, before the residual blocks."""
+    return model._embed(*inputs, parts, model._hear(parts.bounded, parts.known, None), model.place)
 
 
 def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_counts(
@@ -139,10 +146,10 @@ def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_count
 ) -> None:
     model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
     usual = model.level(*network_inputs)
-    before = model._embed(*network_inputs, usual, without_linear(model, usual))
+    before = embed(model, network_inputs, usual)
     with torch.no_grad():
         model.place.add_(3.0)
-    moved = model._embed(*network_inputs, usual, without_linear(model, usual)) - before
+    moved = embed(model, network_inputs, usual) - before
     expected = 3 * torch.tensor(KNOWN, dtype=torch.float64)[:, None, None].expand_as(moved)
     torch.testing.assert_close(moved, expected)
 
@@ -306,7 +313,7 @@ def test_others_move_no_further_than_the_bounds_allow(
     before = model(*usual)
     parts = model.level(*usual)
     seen = parts.bounded.clone().requires_grad_()
-    hidden = model._embed(*usual, replace(parts, bounded=seen), (model.city(seen), seen[..., :0]))
+    hidden = embed(model, usual, replace(parts, bounded=seen))
     room = torch.zeros(N, B, 3, dtype=torch.float64)
     for n in range(N):
         for k in range(3):
@@ -508,3 +515,106 @@ def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_ou
     mask = time_of_day_only(35, yearly=slots == 12).flatten()
     assert not mask[left_out].any()
     assert mask.sum() == 35 - (left_out.stop - left_out.start)
+
+
+# ------------------------------------------------------------------------------ samples
+
+
+def take_sample(
+    model: Mixer, network_inputs: NetworkInputs, targets: list[int]
+) -> tuple[NetworkInputs, torch.Tensor]:
+    """The inputs of a sample of locations, and the targets."""
+    history, ahead = network_inputs
+    sample = model.sample(np.array(targets))
+    seen = replace(history, signal=history.signal[sample.locations], sample=sample)
+    return (seen, replace(ahead, signal=ahead.signal[targets])), sample.targets
+
+
+@pytest.mark.parametrize("bounds", [None, bounds_of(0.0, 12.0, known=KNOWN)])
+def test_a_sample_of_all_locations_is_forecast_as_all_are(
+    make: Make, network_inputs: NetworkInputs, bounds: DeviationBounds | None
+) -> None:
+    model = make(levels=LEVELS, bounds=bounds)
+    inputs, _ = take_sample(model, network_inputs, list(range(N)))
+    whole, sampled = model(*network_inputs), model(*inputs)
+    for left, right in zip(whole, sampled, strict=True):
+        torch.testing.assert_close(left, right)
+    gradients = [
+        torch.autograd.grad(outputs.forecast.square().sum(), model.place)[0]
+        for outputs in (whole, sampled)
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("edges", [0, 2])
+def test_without_factors_a_sample_is_forecast_as_a_part_of_all(
+    make: Make, network_inputs: NetworkInputs, edges: int
+) -> None:
+    model = make(
+        replace_config(factors=0, edges=edges), levels=LEVELS, bounds=bounds_of(0.0, 12.0)
+    )
+    inputs, targets = take_sample(model, network_inputs, [1, 4, 6])
+    for whole, sampled in zip(model(*network_inputs), model(*inputs), strict=True):
+        torch.testing.assert_close(sampled, whole[targets])
+
+
+def test_over_all_samples_of_an_epoch_the_factors_are_on_average_those_of_the_city(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(bounds=bounds_of(0.0, 12.0))
+    recent = model.level(*network_inputs).bounded
+    samples = [model.sample(np.array(targets)) for targets in ([0, 2, 5], [1, 6], [3, 4])]
+    estimates = [model.city(recent[each.targets], each) * each.share for each in samples]
+    torch.testing.assert_close(torch.stack(estimates).sum(dim=0), model.city(recent))
+
+
+def test_hidden_values_of_a_sample_are_drawn_in_training_and_its_gradients_reach_it_alone(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    cities = torch.full((168,), 1.0, dtype=torch.float64)
+    bounds = replace(bounds_of(0.0, 12.0), city=cities)
+    model = make(bounds=bounds).train()
+    inputs, targets = take_sample(model, network_inputs, [1, 4, 6])
+    (gradient,) = torch.autograd.grad(model(*inputs).forecast.sum(), model.place)
+    assert gradient.flatten(1).any(dim=1).nonzero()[:, 0].tolist() == targets.tolist()
+
+
+@pytest.mark.parametrize("pairs", [1, 11, 2**16])
+@pytest.mark.parametrize("edges", [0, 2])
+def test_forecasts_in_blocks_are_those_of_all_at_once(
+    make: Make,
+    network_inputs: NetworkInputs,
+    monkeypatch: pytest.MonkeyPatch,
+    pairs: int,
+    edges: int,
+) -> None:
+    model = make(replace_config(edges=edges), LEVELS, bounds_of(0.0, 12.0, known=KNOWN)).eval()
+    whole = model(*network_inputs)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", N - 1)
+    monkeypatch.setattr("forecaster.models.mixer.mixer.PAIRS_AT_ONCE", pairs)
+    with torch.no_grad():
+        blocks = model(*network_inputs)
+        without = model(*network_inputs, with_quantiles=False)
+    for expected, actual in zip(whole, blocks, strict=True):
+        torch.testing.assert_close(actual, expected)
+    assert torch.equal(without.forecast, blocks.forecast)
+    assert without.quantiles.shape == (N, 0, B, 3)
+
+
+def test_with_gradients_all_locations_are_forecast_at_once(
+    make: Make, network_inputs: NetworkInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make().eval()
+    whole = model(*network_inputs).forecast
+    monkeypatch.setattr("forecaster.models.mixer.mixer.MOST_AT_ONCE", 1)
+    monkeypatch.setattr(Mixer, "_forecast_blocks", None)
+    assert torch.equal(model(*network_inputs).forecast, whole)
+
+
+def test_a_sample_of_another_size_is_refused_in_words(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make()
+    (history, ahead), _ = take_sample(model, network_inputs, [1, 4, 6])
+    with pytest.raises(ConfigError, match="history: 7 locations"):
+        model(replace(history, signal=network_inputs[0].signal), ahead)

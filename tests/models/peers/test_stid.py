@@ -171,3 +171,15 @@ def test_inputs_of_other_sizes_are_refused_by_name(
         model(short, ahead)
     with pytest.raises(ValueError, match="slots"):
         model(State(history.signal, history.auxiliary), ahead)
+
+
+def test_a_sample_of_locations_is_forecast_as_a_part_of_all(
+    lags: LagConfig, network_inputs: NetworkInputs
+) -> None:
+    model, (history, ahead) = build("lags", lags), with_missing(network_inputs)
+    sample = model.sample(np.array([1, 4, 6]))
+    numbers = sample.targets
+    part = State(history.signal[numbers], history.auxiliary, history.slots, sample=sample)
+    sampled = model(part, State(ahead.signal[numbers], ahead.auxiliary, ahead.slots))
+    for expected, actual in zip(model(history, ahead), sampled, strict=True):
+        torch.testing.assert_close(actual, expected[numbers])

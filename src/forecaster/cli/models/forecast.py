@@ -56,6 +56,13 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     by: Annotated[
         By, typer.Option(help="Rows of steps, or of days: totals with their own intervals.")
     ] = "step",
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the online corrections of intervals, so that the next "
+            "step needs one forecast in place of those of one to two weeks."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Forecast the next steps of every location with a saved estimator."""
@@ -83,7 +90,7 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     if at is None:
         data, origin = _next_origin(data, estimator.recipe.lags.horizon)
     table = estimator.forecast(
-        data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
+        data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if, state=state
     )
     if "degraded" in table and table["degraded"].str.startswith("closed").all():
         terminal.say(

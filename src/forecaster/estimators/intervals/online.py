@@ -23,7 +23,7 @@ only 168 steps later would be repeated 168 times and overshoot.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import RunError
+from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_back, missing_ahead
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
@@ -106,6 +106,29 @@ class Tracker:
             self._spread[(self._steps + self._ahead) % len(self._ahead)] = base.spread
         self._due[self._rows] = quantiles
         self._steps += 1
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it has from outcomes and forecasts; NaN: no quantile awaits its outcome."""
+        return {
+            "corrections": self._corrections,
+            "due": self._due,
+            "spread": self._spread,
+            "steps": np.array(self._steps),
+        }
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from the arrays of another one of the same calibration."""
+        for name, array in self.arrays.items():
+            stored = arrays.get(name, np.empty(0))
+            if (stored.dtype, stored.shape) != (array.dtype, array.shape):
+                raise ArtifactError(
+                    f"{name} is {stored.dtype} {stored.shape}, not {array.dtype} {array.shape}"
+                )
+        self._corrections, self._due, self._spread = (
+            arrays[name].copy() for name in ("corrections", "due", "spread")
+        )
+        self._steps = int(arrays["steps"])
 
     @property
     def _rows(self) -> Int64[np.ndarray, " K"]:
@@ -185,14 +208,19 @@ class OnlineCalibration:
         quantiles = calibration.correct(online.base(origin), online.corrections(origin))
     """
 
-    def __init__(self, calibration: Calibration, first_step: int) -> None:
+    def __init__(
+        self, calibration: Calibration, first_step: int, *, looks_ahead: bool = False
+    ) -> None:
         """Start without observations.
 
         Args:
             calibration: of the run.
             first_step: the number of step 0 counted from 1970 (`step_number`).
+            looks_ahead: whether passes of later cycles begin as soon as they can, so that the
+                first step of a cycle needs no earlier forecasts either (`trackers`).
         """
         self.calibration, self._first_step = calibration, first_step
+        self._looks_ahead = looks_ahead
         self._steps: dict[int, _Step] = {}
         self._passes: OrderedDict[int, _Pass] = OrderedDict()  # by cycle, most recently used last
 
@@ -227,7 +255,9 @@ class OnlineCalibration:
         """The observed steps from which forecasts are still needed for an origin."""
         steps = range(self._open_pass(origin).next, origin + 1)
         counted = [step for step in steps if self._steps[step].counts.any()]
-        return [s for s in dict.fromkeys((*counted, origin)) if self._steps[s].base is None]
+        needed = dict.fromkeys((*counted, origin))
+        # A restored pass may have followed the origin, which then was not observed here.
+        return [s for s in needed if s in self._steps and self._steps[s].base is None]
 
     def add(self, steps: Sequence[int], base: Base) -> None:
         """Store the base forecasts from some observed steps."""
@@ -239,13 +269,14 @@ class OnlineCalibration:
 
         Forecasts from followed steps are then kept only as far as memory allows.
         """
-        current = self._open_pass(origin)
-        while current.next <= origin:
-            step = self._steps.get(current.next)
-            if step is None or (step.counts.any() and step.base is None):
-                break
-            self._follow_step(current, step)
-        self._drop_forecasts(current, origin)
+        for cycle in self._following(origin):
+            current = self._open_cycle(cycle)
+            while current.next <= origin:
+                step = self._steps.get(current.next)
+                if step is None or (step.counts.any() and step.base is None):
+                    break
+                self._follow_step(current, step)
+        self._drop_forecasts(self._open_pass(origin), origin)
 
     def base(self, origin: int) -> Base:
         """The base forecast from an origin, as it was added."""
@@ -263,6 +294,37 @@ class OnlineCalibration:
                 f"origin {origin}: step {current.next} lacks its outcome or its forecast"
             )
         return current.corrections[origin]
+
+    def trackers(self, origin: int) -> dict[int, Tracker]:
+        """The trackers that have followed an origin, by cycle: with them another one goes on."""
+        return {
+            cycle: self._passes[cycle].tracker
+            for cycle in self._following(origin)
+            if cycle in self._passes and self._passes[cycle].next == origin + 1
+        }
+
+    def restore(self, origin: int, trackers: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        """Go on from the trackers that had followed an origin.
+
+        Args:
+            origin: an earlier step than those to come, or the same.
+            trackers: their arrays, by cycle.
+        """
+        for cycle, arrays in trackers.items():
+            current = self._open_cycle(cycle)
+            current.tracker.restore(arrays)
+            current.next = origin + 1
+            if origin >= current.second:
+                current.corrections[origin] = current.tracker.corrections
+
+    def _following(self, origin: int) -> list[int]:
+        """The cycles whose passes follow an origin: its own and, if asked for, later ones."""
+        cycle = self.cycle(origin)
+        cycles = [cycle]
+        while self._looks_ahead and self._span(cycle + 1)[0] <= origin:
+            cycle += 1
+            cycles.append(cycle)
+        return cycles
 
     def forget_from(self, first: int) -> None:
         """Drop all data of steps from `first` on, which have changed, and what follows from it."""
@@ -290,20 +352,27 @@ class OnlineCalibration:
         for number in followed[: max(len(with_forecast) - FORECAST_BYTES // size, 0)]:
             self._steps[number].base = None
 
+    def _span(self, cycle: int) -> tuple[int, int, int]:
+        """The steps from which the pass of a cycle forecasts, compares, and keeps corrections."""
+        first = max((cycle - 1) * CYCLE - self._first_step, 0)
+        second = cycle * CYCLE - self._first_step
+        horizon = self.calibration.corrections.shape[1]
+        start = max(first - horizon, 0) if horizon > SHORT_HORIZON else first
+        return start, first, second
+
     def _open_pass(self, origin: int) -> _Pass:
         """The pass of an origin's cycle, new or as far as it has come."""
-        cycle = self.cycle(origin)
+        return self._open_cycle(self.cycle(origin))
+
+    def _open_cycle(self, cycle: int) -> _Pass:
         current = self._passes.get(cycle)
         if current is None:
-            first = max((cycle - 1) * CYCLE - self._first_step, 0)
-            second = cycle * CYCLE - self._first_step
-            horizon = self.calibration.corrections.shape[1]
-            start = max(first - horizon, 0) if horizon > SHORT_HORIZON else first
+            start, first, second = self._span(cycle)
             tracker = Tracker(self.calibration)
             current = self._passes[cycle] = _Pass(tracker, start, first, second, start)
         self._passes.move_to_end(cycle)
         allowed = max(min(CACHED_PASSES, TRACKER_BYTES // max(current.tracker.nbytes, 1)), 1)
-        if len(self._passes) > allowed:
+        if len(self._passes) > allowed and not self._looks_ahead:
             self._passes.popitem(last=False)
             self._drop_steps()
         return current

@@ -3,7 +3,7 @@
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ BATCH = 64  # origins per forward pass
 FEWEST_DAYS, FEWEST_BLOCKS = 7, 3  # of validation, to take a bias from the mean
 DAY_MINUTES = 24 * 60
 MAX_LOADED = 3  # networks that are kept: of a run, and of the run with new locations
+MAX_WHOLE, SAMPLED = 5_000, 2_048  # locations of a training step: at most all, or so many
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -213,20 +214,52 @@ class NetworkEstimator(Estimator):
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         network, windows = self.build(_layout(scaler), arrays, generator), data.windows
+        locations = self._sampled_locations(network, data.on_progress)
         self._begin(network, data)
         self._announce_cost(network, data.on_progress)
         partly = windows.partial if network.masks else windows.partial[:0]
+        batches = Batches(
+            data.panel,
+            scaler,
+            data.fill,
+            self.lags,
+            device,
+            masks=network.masks,
+            by_location=locations is not None,
+        )
         task = TrainingTask(
             network=network.to(device),
-            batches=Batches(data.panel, scaler, data.fill, self.lags, device, masks=network.masks),
+            batches=batches,
             scale=scaler.values,
             train=np.union1d(partly, windows.train),
             validation=windows.validation,
             config=training,
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,
+            locations=locations,
         )
         return arrays, task
+
+    def _sampled_locations(
+        self, network: Network, on_progress: ProgressCallback | None
+    ) -> int | None:
+        """How many locations a training step has; None: all. A line says it if it was chosen."""
+        count, asked = network.inputs.n_locations, self.recipe.training.locations
+        if not network.samples:
+            if asked is None:
+                return None
+            raise ConfigError(
+                f"training.locations = {asked:,}: {self.label} learns from all locations at once; "
+                "leave the setting out, or use the preset quick"
+            )
+        if asked is None and count > MAX_WHOLE:
+            announce(
+                f"{type(self).__name__}: {SAMPLED:,} of {count:,} locations in each training step "
+                "(training.locations)",
+                on_progress,
+            )
+            return SAMPLED
+        return None if asked is None or asked >= count else asked
 
     def _begin(self, network: Network, data: TrainingData) -> None:
         """Give a new network its first weights: those of the run that it goes on from, if any."""
@@ -249,15 +282,13 @@ class NetworkEstimator(Estimator):
     ) -> Float32[np.ndarray, "B K N"]:
         """The network's forecasts."""
         loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
-        blocks = range(0, len(inputs.origins), BATCH)
-        parts = [loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks]
+        parts = [loaded.predict_windows(block) for block in _blocks(inputs)]
         return _unbiased(np.concatenate(parts), arrays)
 
     def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
         loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
-        blocks = range(0, len(inputs.origins), BATCH)
-        outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        outputs = join_blocks([loaded.predict_outputs(block) for block in _blocks(inputs)])
         return outputs._replace(mean=_unbiased(outputs.mean, arrays))
 
     def adjust_outputs(
@@ -347,6 +378,13 @@ def fit_mean_factor(
     variance = D / (D - 1) * np.square(error - bias * total).sum() / total.sum() ** 2
     kept = bias**2 / (bias**2 + variance) if bias else 0.0
     return np.array(1 / (1 + kept * bias), dtype=np.float32)
+
+
+def _blocks(inputs: ForecastInputs) -> Iterator[ForecastInputs]:
+    """The inputs of 64 origins at a time, or of fewer of many locations."""
+    size = min(max(BATCH * MAX_WHOLE // len(inputs.panel.locations), 1), BATCH)
+    for first in range(0, len(inputs.origins), size):
+        yield inputs.rows(first, first + size)
 
 
 def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:

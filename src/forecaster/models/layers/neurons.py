@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.errors import ConfigError
+from forecaster.kernels.sample import LocationSample
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class State:
     slots: Int64[Tensor, "B T"] | None = None
     # Which locations are open at coming steps, by their hours; None: all of them.
     open: Bool[Tensor, "N B T"] | None = None
+    # Of a history in training: whose it is, where it is not of all locations.
+    sample: LocationSample | None = None
 
     def join(self) -> Float[Tensor, "D B T"]:
         """All neurons in order: location by location, then the auxiliary ones."""

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from forecaster.config import LagConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.kernels.product import block_product
+from forecaster.kernels.sample import LocationSample
 
 
 class LinearForecast(nn.Module):
@@ -30,19 +31,30 @@ class LinearForecast(nn.Module):
         self,
         recent: Float[Tensor, "N B R"],
         factors: Float[Tensor, "F B R"],
-        known: Float[Tensor, "N b 1"] | None,
-    ) -> Float[Tensor, "N B k"]:
+        known: Float[Tensor, "n b 1"] | None,
+        sample: LocationSample | None = None,
+    ) -> Float[Tensor, "n B k"]:
         """Return r̂ of the first coming steps.
 
         Args:
             recent: deviations of the last steps, as others see them.
             factors: of the city, at the same steps.
             known: how well training knows each location; one that it does not has no loadings.
+            sample: whose deviations these are, where they are not of all locations; the
+                forecasts, and `known`, are then of its targets.
         """
+        edges: Tensor = self.edges
+        loadings: Tensor = self.loadings
+        pattern = self.pattern
+        if sample is not None and sample.edges is not None and sample.pattern is not None:
+            edges, pattern = edges.index_select(0, sample.edges), sample.pattern
+            loadings = loadings.index_select(0, sample.targets)
         steps = recent.transpose(1, 2).contiguous()  # [N, R, B]
-        along_edges = block_product(self.edges, steps, self.pattern).transpose(1, 2)
+        along_edges = block_product(edges, steps, pattern).transpose(1, 2)
+        if sample is not None:
+            along_edges = along_edges.index_select(0, sample.rows)
         city = factors.transpose(1, 2).flatten(0, 1)  # [F·R, B]
-        by_factors = (self.loadings @ city).transpose(1, 2)
+        by_factors = (loadings @ city).transpose(1, 2)
         if known is not None:
             by_factors = by_factors * (known > 0)
         return along_edges + by_factors

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, linear, pad
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEK_HOURS, WEEKDAYS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.kernels.product import block_product
+from forecaster.kernels.sample import LocationSample
 from forecaster.models.layers.linear import SparseLinear, draw_dense
 from forecaster.models.layers.neurons import NeuronLayout, State
 from forecaster.models.layers.randomness import Dropout
@@ -38,6 +41,8 @@ class PastOnlyInputs:
 
 
 NONE_PAST_ONLY = PastOnlyInputs()
+MOST_AT_ONCE = 5_000  # locations; more are forecast in blocks
+PAIRS_AT_ONCE = 2**16  # locations times windows of a block
 QUANTILE_SHARE = 4  # at long horizons, quantiles learn from this fraction of a batch's windows
 
 
@@ -78,6 +83,7 @@ class Mixer(Network):
     be told from what happened on that day: d and the calendar then know the time of day only.
     """
 
+    samples = True
     hour_weights: Float[Tensor, "W rows"]
     calendar: Float[Tensor, "A 1 1"] | None  # 0: left out; None: all of a enters
 
@@ -148,24 +154,84 @@ class Mixer(Network):
         if self.calendar is not None:
             ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
-        parts: Decomposition = self.level(history, ahead, hidden)
-        recent = parts.bounded.contiguous()
-        factors = self.city(recent)
-        first = recent[..., :0]  # the linear forecast of the first steps
-        if self.linear is not None:
-            first = self.linear(recent, factors, parts.known)
-        z = self._embed(history, ahead, parts, (factors, first))
+        place: Tensor = self.place
+        sample, level = history.sample, self.level
+        if self._exceeds_block(history):
+            return self._forecast_blocks(history, ahead, with_quantiles)
+        if sample is not None:
+            level = level.select(sample.locations)
+        parts: Decomposition = level(history, ahead, hidden)
+        others = self._hear(parts.bounded, parts.known, sample)
+        if sample is not None:
+            history, parts = _take_rows(history, sample.rows), parts.select(sample.rows)
+            level, place = level.select(sample.rows), place.index_select(0, sample.targets)
+        return self._forecast(
+            history, ahead, parts, others, _LocationWeights(level, place), with_quantiles
+        )
+
+    def _exceeds_block(self, history: State) -> bool:
+        """Whether locations are forecast in blocks: many, without gradients."""
+        many = len(history.signal) > MOST_AT_ONCE
+        return many and history.sample is None and not (self.training or torch.is_grad_enabled())
+
+    def _forecast_blocks(self, history: State, ahead: State, with_quantiles: bool) -> Outputs:
+        """The forecasts of all locations, a block at a time, so that this bounds the memory.
+
+        What they are told of each other is small, and computed first.
+        """
+        N, _, B, _ = history.signal.shape
+        every, size = torch.arange(N, device=history.signal.device), max(PAIRS_AT_ONCE // B, 1)
+        blocks = [every[first : first + size] for first in range(0, N, size)]
+        bounded = []
+        for rows in blocks:
+            parts: Decomposition = self.level.select(rows)(_take_rows(history, rows), ahead)
+            bounded.append(parts.bounded)
+        others = self._hear(torch.cat(bounded), self.level.known, None)
+        outputs = [
+            self._forecast_block(history, ahead, others, rows, with_quantiles) for rows in blocks
+        ]
+        return Outputs(*(torch.cat(each) for each in zip(*outputs, strict=True)))
+
+    def _forecast_block(
+        self,
+        history: State,
+        ahead: State,
+        others: "_Others",
+        rows: Int64[Tensor, " n"],
+        with_quantiles: bool,
+    ) -> Outputs:
+        """The forecasts of a block of all locations, whose history and others these are."""
+        history, ahead, level = (
+            _take_rows(history, rows),
+            _take_rows(ahead, rows),
+            self.level.select(rows),
+        )
+        parts: Decomposition = level(history, ahead)
+        weights = _LocationWeights(level, self.place.index_select(0, rows))
+        return self._forecast(history, ahead, parts, others.at(rows), weights, with_quantiles)
+
+    def _forecast(
+        self,
+        history: State,
+        ahead: State,
+        parts: Decomposition,
+        others: "_Others",
+        weights: "_LocationWeights",
+        with_quantiles: bool,
+    ) -> Outputs:
+        """The forecasts of some locations, from their windows and what they hear of others."""
+        z = self._embed(history, ahead, parts, others, weights.place)
         for block in self.blocks:
             z = self.dropout(block(z))
-        deviation = _add(linear(z, self.output), first)
+        deviation = _add(linear(z, self.output), others.first)
         if self.context is not None:
             deviation = deviation + self.context(z, ahead.auxiliary)
-        forecast = relative = self._restore(deviation, parts)
+        forecast = relative = self._restore(deviation, parts, weights.level)
         if self.relative is not None:
-            deviation = _add(linear(z, self.relative), first)
+            deviation = _add(linear(z, self.relative), others.first)
             if self.relative_context is not None:
                 deviation = deviation + self.relative_context(z, ahead.auxiliary)
-            relative = self._restore(deviation, parts)
+            relative = self._restore(deviation, parts, weights.level)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
         windows = slice(self._quantile_windows(z.shape[1]))
@@ -177,32 +243,70 @@ class Mixer(Network):
         is_long = self.context is not None
         return -(-windows // QUANTILE_SHARE) if self.training and is_long else windows
 
-    def _embedding(self, known: Float[Tensor, "N b 1"] | None) -> Float[Tensor, "N b H"]:
+    def _embedding(
+        self, known: Float[Tensor, "N b 1"] | None, place: Float[Tensor, "N 1 H"]
+    ) -> Float[Tensor, "N b H"]:
         """e; of a location that training hardly knows, little of it, and e_0 for the rest."""
         if known is None:
-            return self.place
+            return place
         if self.unknown is None:
-            return self.place * known
-        return self.place * known + self.unknown * (1 - known)
+            return place * known
+        return place * known + self.unknown * (1 - known)
 
     def _restore(
-        self, deviation: Float[Tensor, "N B K"], parts: Decomposition
+        self, deviation: Float[Tensor, "N B K"], parts: Decomposition, level: SeasonalProfile
     ) -> Float[Tensor, "N B K"]:
         """Forecasts of the coming steps, of counts above zero."""
         forecast = parts.restore(deviation)
-        return self.level.keep_positive(forecast, parts.ahead) if self.is_positive else forecast
+        return level.keep_positive(forecast, parts.ahead) if self.is_positive else forecast
+
+    def sample(self, targets: Int64[np.ndarray, " n"]) -> LocationSample:
+        """Some locations to forecast, with their neighbours in the graph."""
+        layer = self.neighbours if self.linear is None else self.linear
+        if layer is None:
+            return super().sample(targets)
+        return LocationSample.along(layer.pattern, targets)
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""
         del step
         return 0 if self.neighbours is None and self.linear is None else 1
 
+    def _hear(
+        self,
+        bounded: Float[Tensor, "N B R"],
+        known: Float[Tensor, "N b 1"] | None,
+        sample: LocationSample | None,
+    ) -> "_Others":
+        """What locations are told of others; of a sample, what its targets are.
+
+        The city's factors are sums over all locations. Those of a sample are estimated from its
+        targets, which are drawn alike: the sum over them, divided by their share.
+
+        Args:
+            bounded: recent deviations, as others see them.
+            known: how well training knows each location; None: all fully.
+            sample: whose these are; None: of all locations.
+        """
+        recent = bounded.contiguous()
+        if sample is None:
+            factors = self.city(recent)
+        else:
+            factors = self.city(recent.index_select(0, sample.rows), sample)
+            known = None if known is None else known.index_select(0, sample.rows)
+        neighbours = self._from_neighbours(recent, sample)
+        first = neighbours[..., :0]
+        if self.linear is not None:
+            first = self.linear(recent, factors, known, sample)
+        return _Others(factors, neighbours, first)
+
     def _embed(
         self,
         history: State,
         ahead: State,
         parts: Decomposition,
-        others: tuple[Float[Tensor, "F B R"], Float[Tensor, "N B k"]],
+        others: "_Others",
+        place: Float[Tensor, "N 1 H"],
     ) -> Float[Tensor, "N B H"]:
         """The hidden state z of each location, before the residual blocks.
 
@@ -210,29 +314,39 @@ class Mixer(Network):
             history: the past steps.
             ahead: the coming steps.
             parts: the deviations of the past.
-            others: the city's factors, and the linear forecast of the first coming steps.
+            others: what the locations are told of others.
+            place: their embeddings.
         """
-        factors, first = others
-        recent = parts.bounded.contiguous()
         local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
-        local += [self._from_neighbours(recent), first]
-        sources = (*self._shared_covariates(history, ahead), factors)
+        local += [others.neighbours, others.first]
+        sources = (*self._shared_covariates(history, ahead), others.factors)
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = self.hour_weights.index_select(0, slots_of(history)[:, -1]).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
         state = linear(torch.cat(local, dim=2), self.from_location)
-        return state + common + self._embedding(parts.known)
+        return state + common + self._embedding(parts.known, place)
 
-    def _from_neighbours(self, recent: Float[Tensor, "N B R"]) -> Float[Tensor, "N B c"]:
+    def _from_neighbours(
+        self, recent: Float[Tensor, "m B R"], sample: LocationSample | None
+    ) -> Float[Tensor, "n B c"]:
         """The recent deviations of neighbours, with a strength per edge."""
-        if self.neighbours is None:
-            return recent[..., :0]
-        empty = recent.new_zeros(0, recent.shape[1], self.recent)
-        weighted: State = self.neighbours(State(recent[:, None], empty))  # [N, edges, B, R]
-        return weighted.signal.transpose(1, 2).flatten(2)
+        if sample is None:
+            if self.neighbours is None:
+                return recent[..., :0]
+            empty = recent.new_zeros(0, recent.shape[1], self.recent)
+            state: State = self.neighbours(State(recent[:, None], empty))
+            weighted = state.signal  # [N, edges, B, R]
+        elif self.neighbours is None or sample.edges is None or sample.pattern is None:
+            return recent.index_select(0, sample.rows)[..., :0]
+        else:
+            weight = self.neighbours.weight.index_select(0, sample.edges)
+            columns = block_product(weight, recent.flatten(1)[:, None], sample.pattern)
+            weighted = columns.index_select(0, sample.rows)
+            weighted = weighted.view(*weighted.shape[:2], *recent.shape[1:])
+        return weighted.transpose(1, 2).flatten(2)
 
     def _local_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "N B c"]]:
         """Local covariates of the last and coming steps; of past-only ones the recent steps."""
@@ -252,15 +366,42 @@ class Mixer(Network):
         return [_leave_out(ahead.auxiliary, 0, self.past_only.shared), recent]
 
 
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """What each location is told of others."""
+
+    factors: Float[Tensor, "F B R"]  # of the city
+    neighbours: Float[Tensor, "N B c"]  # their recent deviations
+    first: Float[Tensor, "N B k"]  # the linear forecast of the first coming steps
+
+    def at(self, rows: Int64[Tensor, " n"]) -> "_Others":
+        """What some of the locations are told."""
+        neighbours, first = (part.index_select(0, rows) for part in (self.neighbours, self.first))
+        return _Others(self.factors, neighbours, first)
+
+
+@dataclass(frozen=True, eq=False)
+class _LocationWeights:
+    """What belongs to each location by itself."""
+
+    level: SeasonalProfile
+    place: Float[Tensor, "N 1 H"]
+
+
 class CityFactors(CrossLocationModule):
-    """F r: weighted sums over all locations."""
+    """F r: weighted sums over all locations, or their estimate from a sample."""
 
     def __init__(self, n_locations: int, factors: int, generator: Generator) -> None:
         super().__init__()
         self.weight = draw_dense(n_locations, factors, False, generator)
 
-    def forward(self, last: Float[Tensor, "N B R"]) -> Float[Tensor, "F B R"]:
-        return (self.weight @ last.flatten(1)).view(-1, *last.shape[1:])
+    def forward(
+        self, last: Float[Tensor, "N B R"], sample: LocationSample | None = None
+    ) -> Float[Tensor, "F B R"]:
+        weight: Tensor = self.weight
+        if sample is not None:
+            weight = weight.index_select(1, sample.targets) / sample.share
+        return (weight @ last.flatten(1)).view(-1, *last.shape[1:])
 
 
 class ResidualBlock(nn.Module):
@@ -284,6 +425,11 @@ def _add(
     """The deviations with the linear forecast of the first steps added, if there is one."""
     k = first.shape[2]
     return deviation + pad(first, (0, deviation.shape[2] - k)) if k else deviation
+
+
+def _take_rows(state: State, rows: Int64[Tensor, " n"]) -> State:
+    """The state of some locations."""
+    return replace(state, signal=state.signal.index_select(0, rows))
 
 
 def _take(

@@ -1,6 +1,7 @@
 """Seasonal decomposition: each location's weekly profile at the level of a window."""
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -18,6 +19,16 @@ MIN_LEVEL = 1e-3  # of counts
 ZERO_WIDTH = 0.05  # of the usual count: forecasts below about this bend towards zero
 TINY = 1e-12
 MAX_LOG_LEVEL, MAX_OFFSET = 0.25, 1.0  # a network's input log m, or m, is clipped here
+# The axis along which a buffer of a profile has an entry for each location.
+LOCATION_AXES = {
+    "profile": 0,
+    "one_count": 0,
+    "unit": 0,
+    "offset": 0,
+    "known": 0,
+    "value_bounds": 1,
+    "deviation_bounds": 1,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +43,13 @@ class Decomposition:
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
     observed: Bool[Tensor, "N B L"]  # which past values are neither missing nor hidden
     known: Float[Tensor, "N b 1"] | None  # how well training knows a location; None: all fully
+
+    def select(self, rows: Int64[Tensor, " n"]) -> "Decomposition":
+        """The part of some locations."""
+        known = None if self.known is None else self.known.index_select(0, rows)
+        names = (f.name for f in fields(self) if f.name != "known")
+        parts = {name: getattr(self, name).index_select(0, rows) for name in names}
+        return Decomposition(**parts, known=known)
 
     def restore(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
         """Values x = u + spread · r of the coming steps."""
@@ -142,6 +160,17 @@ class SeasonalProfile(nn.Module):
         self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
         self.register_buffer("unit", (deviation / size)[:, None, None], persistent=False)
         self.register_buffer("offset", ((mean - zero) / size)[:, None, None], persistent=False)
+
+    def select(self, locations: Int64[Tensor, " n"]) -> "SeasonalProfile":
+        """The profile of some locations."""
+        part = copy(self)
+        part._buffers = {
+            name: buffer
+            if buffer is None or name not in LOCATION_AXES
+            else buffer.index_select(LOCATION_AXES[name], locations)
+            for name, buffer in self._buffers.items()
+        }
+        return part
 
     def forward(
         self, history: State, ahead: State, hidden: HiddenMasks | None = None

@@ -56,7 +56,7 @@ class STIDNetwork(PeerNetwork):
         """
         super().__init__(inputs, lags)
         N, E, self.slots = inputs.n_locations, config.embedding, slots
-        self.masks = config.inputs == "lags"
+        self.masks = self.samples = config.inputs == "lags"
         self.past = PastInputs(config.inputs, inputs, lags.recent, weekday=True, all_of_a=False)
         self.history = LocationLinear(self.past.channels * self.L, E, generator)
         self.place = draw_glorot((N, E), generator)  # e
@@ -74,7 +74,9 @@ class STIDNetwork(PeerNetwork):
         series: Tensor = self.history(past.transpose(1, 2).flatten(2))
         season: Tensor = self.season(slots_of(history)[:, -1])
         N, B, _ = series.shape
-        parts = [series, self.place[:, None].expand(-1, B, -1), season.expand(N, -1, -1)]
+        sample = history.sample
+        place = self.place if sample is None else self.place.index_select(0, sample.targets)
+        parts = [series, place[:, None].expand(-1, B, -1), season.expand(N, -1, -1)]
         if self.coming is not None:
             parts.append(self.coming(history, ahead))
         z = torch.cat(parts, dim=2)
