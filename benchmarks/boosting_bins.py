@@ -11,6 +11,7 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
@@ -30,6 +31,7 @@ from forecaster.splits import Splits, cut_windows  # noqa: E402
 
 RECIPES = {"uber": "uber_2014", "zones": "zone_taxi_2019"}
 BINS = (255, 63)
+Fit = dict[str, Any]  # processor seconds, trees and error sums
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
         splits = Splits.from_config(panel, recipe.splits, recipe.lags.horizon)
         recipe = with_meaning(recipe, panel)
         data = hide_test(panel, splits, cut_windows(panel, splits, recipe.lags))
-        fits: dict[int, list[dict]] = {bins: [] for bins in BINS}
+        fits: dict[int, list[Fit]] = {bins: [] for bins in BINS}
         for seed in range(arguments.seeds):
             for bins in BINS:
                 path = folder / f"bins-{bins}-{seed}.json"
@@ -59,7 +61,7 @@ def main() -> None:
         _compare(name, fits, data)
 
 
-def _fit(model: boosting.Boosting, data: TrainingData, bins: int) -> dict:
+def _fit(model: boosting.Boosting, data: TrainingData, bins: int) -> Fit:
     """Fit with so many bins; processor seconds, trees, and error sums on validation."""
     boosting.PARAMETERS["max_bin"] = bins
     boosting.MAX_SINGLE_THREAD = 10**9
@@ -68,7 +70,7 @@ def _fit(model: boosting.Boosting, data: TrainingData, bins: int) -> dict:
     seconds = time.process_time() - began
     K, origins = model.recipe.lags.horizon, data.windows.validation
     inputs = ForecastInputs(data.filled, origins, *look_ahead(data.filled, origins, K))
-    forecast = model.predict_windows(arrays, inputs)
+    forecast = model.predict_windows({**arrays, **data.shared_arrays()}, inputs)
     truth = data.panel.values[origins[:, None] + np.arange(1, K + 1)]
     sums = sum_errors(truth, forecast, model.recipe.metrics.mape_cut)
     trees = arrays["trees.count"].tolist()
@@ -79,22 +81,23 @@ def _fit(model: boosting.Boosting, data: TrainingData, bins: int) -> dict:
     }
 
 
-def _errors(fit: dict) -> ErrorSums:
+def _errors(fit: Fit) -> ErrorSums:
     return ErrorSums(**{part: np.array(values) for part, values in fit["sums"].items()})
 
 
-def _tell(name: str, bins: int, seed: int, fit: dict) -> None:
+def _tell(name: str, bins: int, seed: int, fit: Fit) -> None:
     scores = _errors(fit).scores()
     trees, rmse, mape = sum(fit["trees"]), scores.rmse.value, scores.mape.value
     seconds = fit["seconds"]
     print(
         f"{name:6} {bins:4} bins, seed {seed}: {seconds:7.1f} s of the processor, {fit['trees']} "
-        f"trees, {1e3 * seconds / trees:5.0f} ms a tree, RMSE {rmse:.4f}, MAPE {100 * mape:.3f} %",
+        f"trees, {1e3 * seconds / trees:5.0f} ms a tree, RMSE {rmse:.4f}, "
+        f"MAPE {100 * (mape or np.nan):.3f} %",
         flush=True,
     )
 
 
-def _compare(name: str, fits: dict[int, list[dict]], data: TrainingData) -> None:
+def _compare(name: str, fits: dict[int, list[Fit]], data: TrainingData) -> None:
     origins, panel = data.windows.validation, data.panel
     days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
     many, few = ([_errors(fit) for fit in fits[bins]] for bins in BINS)
