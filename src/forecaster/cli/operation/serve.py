@@ -134,8 +134,7 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
             terminal.say(
                 f"browsers load map tiles from {base_map.origin}, which learns what area they show"
             )
-        if area is not None:
-            settings = replace(settings, areas=_read_areas(area, engine))
+        settings = replace(settings, areas=_read_areas(area, engine))
         serve_forever(engine, Address(host, port), settings, _print_address)
 
 
@@ -168,8 +167,10 @@ def _access(token_file: Path | None, reads: Reads) -> "Access":
     return Access()
 
 
-def _read_areas(table: Path, engine: "Engine") -> dict[str, frozenset[str]]:
-    """Return the ids of the locations of each area."""
+def _read_areas(table: Path | None, engine: "Engine") -> dict[str, frozenset[str]]:
+    """Return the ids of the locations of each area; None: there are no areas."""
+    if table is None:
+        return {}
     from forecaster.estimators.areas import read_areas
 
     areas = read_areas(table, engine.data.snapshot.locations)

@@ -3,7 +3,7 @@
 import { showAccuracy, showAccuracyError, showNoAccuracy } from "./accuracy.js";
 import { connectControls } from "./controls.js";
 import { Poller } from "./data/polling.js";
-import { latestOnly, requestJson } from "./data/requests.js";
+import { latestOnly, pause, requestJson } from "./data/requests.js";
 import { loadDataset, loadForecast, loadNeighbours } from "./data/responses.js";
 import { ageSeconds, originText, statusOf } from "./data/status.js";
 import { byId } from "./dom.js";
@@ -25,7 +25,7 @@ import {
   showTotals,
 } from "./map/annotations.js";
 import { LocationMap } from "./map/map.js";
-import { encode } from "./map/scales.js";
+import { encode, marksOf } from "./map/scales.js";
 import { showRun } from "./run.js";
 
 const state = {
@@ -195,13 +195,23 @@ function close() {
   showList();
 }
 
+// Of many locations, each part is drawn in a task of its own, so that the page answers in between.
 function showAll() {
   if (!state.forecast) return;
   showTime(state.forecast, state.dataset, state.step);
-  showTotals(state.forecast, state.dataset, state.step);
-  showMap();
-  showList();
-  showPanel();
+  const parts = [showMap, () => showTotals(state.forecast, state.dataset, state.step), showList, showPanel];
+  if (state.dataset.isWhole) for (const show of parts) show();
+  else showInTurn(parts);
+}
+
+let turns = 0;
+async function showInTurn(parts) {
+  const turn = ++turns; // a later call replaces what this one has not drawn yet
+  for (const show of parts) {
+    await pause();
+    if (turn !== turns) return;
+    show();
+  }
 }
 
 function showPanel() {
@@ -214,9 +224,7 @@ function showList() {
 
 function showMap() {
   const encoded = encode(state, dark.matches);
-  const { locations } = state.dataset;
-  const doubtful = locations.filter(({ id }) => state.forecast.rows.get(id)?.degraded);
-  const added = locations.filter(({ isNew }) => isNew);
+  const { doubtful, added } = marksOf(state);
   map.update({ ...encoded, doubtful, added });
   showLegend(encoded, state);
   showDoubtful(doubtful);

@@ -59,6 +59,11 @@ function nextPage(response) {
   return match && match[1];
 }
 
+// Lets the browser draw and answer before what follows.
+export function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
 // Runs one request at a time: a new one aborts the one before, which then returns undefined.
 export function latestOnly() {
   let controller = null;

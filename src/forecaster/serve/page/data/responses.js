@@ -2,7 +2,7 @@
 
 import { isTime } from "../format.js";
 import { projectLocations } from "../map/projection.js";
-import { InvalidResponse, requestJson } from "./requests.js";
+import { InvalidResponse, pause, requestJson } from "./requests.js";
 
 function check(condition, field) {
   if (!condition) throw new InvalidResponse(`the answer has no usable ${field}`);
@@ -29,7 +29,7 @@ export async function loadDataset(current = null) {
   const dataset = { ...readMeaning(first.body), etag: first.etag, locations: [], byId: new Map(), isWhole: !first.next };
   for (let page = first; page; page = page.next && (await requestJson(page.next))) addLocations(dataset, page.body);
   const neighbours = dataset.isWhole ? resolveIds(readGraph((await requestJson("v1/graph")).body), dataset.byId) : new Map();
-  await pause();
+  if (!dataset.isWhole) await pause();
   return { ...dataset, neighbours, layout: projectLocations(dataset.locations) };
 }
 
@@ -56,12 +56,8 @@ export async function loadForecast(path, { etag, datasetOf }, tries = TRIES) {
     if (error.status !== 409 || tries <= 1) throw error;
     return loadForecast(path, { etag, datasetOf }, tries - 1); // from newer data
   }
+  if (first.next) await pause();
   return { ...first, dataset, forecast };
-}
-
-// Lets the browser draw and answer before what follows.
-function pause() {
-  return new Promise((resolve) => setTimeout(resolve));
 }
 
 // Ids become locations; edges to unknown ids are left out.

@@ -62,12 +62,12 @@ export function changeScale(values) {
 }
 
 const SAMPLED = 10_000; // locations by which scales are chosen, evenly spaced in the order of the data
-const chosen = new WeakMap(); // forecast → its scales, by what they are of
+const madeOf = new WeakMap(); // forecast → what is made of it once, by name
 
 // Sizes and shades of all locations at a step, and the values that the shades are of. The scales span all steps, so
 // that steps can be compared.
 export function encode({ forecast, dataset, step, colour, basis }, dark) {
-  const rows = dataset.locations.map(({ id }) => forecast.rows.get(id));
+  const rows = once(forecast, "rows", () => dataset.locations.map(({ id }) => forecast.rows.get(id)));
   const valueAt = (row, k) => row?.forecast[k] ?? null;
   const sizeScale = scaleOf(forecast, "value", rows, (values) => valueScale(values, dataset.kind), valueAt);
   const values = rows.map((row) => valueAt(row, step));
@@ -82,16 +82,29 @@ export function encode({ forecast, dataset, step, colour, basis }, dark) {
   return { sizes, shades: changes.map((change) => shareOf(scale, change)), values: changes, colours, scale };
 }
 
-// The scale of a forecast, chosen once: it is the same at every step.
+// The locations with doubtful values, and the new ones.
+export function marksOf({ forecast, dataset: { locations } }) {
+  return once(forecast, "marks", () => ({
+    doubtful: locations.filter(({ id }) => forecast.rows.get(id)?.degraded),
+    added: locations.filter(({ isNew }) => isNew),
+  }));
+}
+
+// The scale of a forecast: it is the same at every step.
 function scaleOf(forecast, name, rows, choose, valueOf) {
-  if (!chosen.has(forecast)) chosen.set(forecast, new Map());
-  const scales = chosen.get(forecast);
-  if (!scales.has(name)) {
+  return once(forecast, name, () => {
     const every = Math.ceil(rows.length / SAMPLED);
     const sample = rows.filter((_, i) => i % every === 0);
-    scales.set(name, choose(sample.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k)))));
-  }
-  return scales.get(name);
+    return choose(sample.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k))));
+  });
+}
+
+// What is made once of a forecast.
+function once(forecast, name, make) {
+  if (!madeOf.has(forecast)) madeOf.set(forecast, new Map());
+  const made = madeOf.get(forecast);
+  if (!made.has(name)) made.set(name, make());
+  return made.get(name);
 }
 
 function shareOf(scale, value) {
