@@ -44,7 +44,7 @@ def main() -> None:
         browser = started.chromium.launch(executable_path=program, args=FLAGS)
         tab = browser.new_context().new_page()
         tab.set_default_timeout(60_000)
-        tab.set_viewport_size(VIEWS["wide"])
+        tab.set_viewport_size({"width": 1280, "height": 800})
         for name, (frames, tasks) in use_page(browser, tab, stub.url).items():
             longest = max([*frames, 0.0])
             row = {
