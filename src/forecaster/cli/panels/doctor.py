@@ -78,7 +78,7 @@ def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -
                 if pictures[file] is not None:
                     files[file] = to_png(pictures[file], PAPER_DPI)
             counts = len(panel.locations), int(panel.locations.placed.sum())
-            page = render_checkup(name, checkup, *pictures.values(), counts)
+            page = render_checkup(name, checkup, *pictures.values(), counts=counts)
     except ConfigError as missing_extra:
         print(f"no report and no figures: {missing_extra}", file=sys.stderr)
         return None
