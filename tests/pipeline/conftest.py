@@ -7,6 +7,7 @@ from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.pipeline.experiment import Experiment
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
+from tests.ingest.conftest import spark_session  # noqa: F401 (a fixture)
 
 
 @pytest.fixture(autouse=True)

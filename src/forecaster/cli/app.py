@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from forecaster.cli import demo, run, terminal
-from forecaster.cli.models import evaluate, explain, forecast, graph, train
+from forecaster.cli.models import evaluate, explain, forecast, forecasts, graph, train
 from forecaster.cli.operation import backup, drift, runs, serve, update
 from forecaster.cli.panels import append, check, doctor, ingest
 from forecaster.errors import ForecasterError, RunError, message_lines, naming_options
@@ -37,8 +37,8 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, run.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, append.append, drift.drift,
-    update.update, runs.runs, serve.serve, backup.backup, backup.restore, check.check,
+    evaluate.report, forecast.forecast, forecasts.forecasts, explain.explain, append.append,
+    drift.drift, update.update, runs.runs, serve.serve, backup.backup, backup.restore, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

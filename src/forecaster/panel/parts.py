@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,11 @@ class Locations:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @cached_property
+    def columns(self) -> Mapping[str, int]:
+        """The column of each location by its id."""
+        return {identity: n for n, identity in enumerate(self.ids)}
 
     def take(self, order: Sequence[int]) -> "Locations":
         """Return the locations with these positions, in this order."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from forecaster.choices import TrialEngine
 from forecaster.errors import count_of
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.backtest import BacktestResult
@@ -52,6 +53,7 @@ def evaluate_models(
     jobs: int,
     say: MessageCallback,
     on_progress: ProgressCallback | None = None,
+    engine: TrialEngine = "processes",
 ) -> Comparison:
     """Train and test every model with every seed, and write the tables into the folder.
 
@@ -62,7 +64,7 @@ def evaluate_models(
     with locked(experiment.folder):  # two commands at once would disturb each other's trials
         windows, weathers = len(experiment.origins), ", ".join(experiment.weathers)
         say(f"{count_of(windows, 'test window')}, future covariates: {weathers}")
-        runner = _Runner(experiment, jobs, say, on_progress)
+        runner = _Runner(experiment, jobs, engine, say, on_progress)
         _learn_graphs(specs, experiment, say)
         selections = [ModelSelection(spec) for spec in specs]
         while any(selection.is_open for selection in selections):
@@ -85,6 +87,7 @@ class _Runner:
 
     experiment: Experiment
     jobs: int
+    engine: TrialEngine
     say: MessageCallback
     on_progress: ProgressCallback | None
 
@@ -146,7 +149,9 @@ class _Runner:
         return [row, *refit_rows(row, *tests[-1], experiment.refit_days)]
 
     def _run(self, trials: Sequence[Trial]) -> Failures:
-        return run_trials(trials, self.experiment, self.jobs, self.say, self.on_progress)
+        return run_trials(
+            trials, self.experiment, self.jobs, self.say, self.on_progress, self.engine
+        )
 
 
 def _read_tests(

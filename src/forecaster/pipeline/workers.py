@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Thread
 
+from forecaster.choices import TrialEngine
 from forecaster.errors import StoppedError
 from forecaster.pipeline.experiment import Experiment
 from forecaster.pipeline.train import MessageCallback
@@ -37,9 +38,15 @@ def run_trials(
     jobs: int,
     say: MessageCallback,
     on_progress: ProgressCallback | None = None,
+    engine: TrialEngine = "processes",
 ) -> Failures:
     """Run the unfinished trials, `jobs` at a time; return the reasons of those that failed."""
     distinct = {trial.folder: trial for trial in trials}  # two models may share one
+    if engine == "ray":
+        from forecaster.pipeline.ray_workers import run_on_ray  # noqa: PLC0415 (an extra)
+
+        failures = run_on_ray(list(distinct.values()), experiment, jobs, say)
+        return {trial.folder: reason for trial, reason in failures}
     if jobs == 1:
         return _run_here(list(distinct.values()), experiment, say, on_progress)
     return _run_apart(list(distinct.values()), experiment, jobs, say)

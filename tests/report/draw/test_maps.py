@@ -74,3 +74,17 @@ def test_means_leave_out_what_is_missing() -> None:
     panel = bare_panel(np.array([[1.0, NAN, 2.0], [3.0, NAN, NAN]]))
     assert location_means(panel).tolist() == [2.0, 0.0, 2.0]
     assert map_locations(panel) is None  # nobody knows where they are
+
+
+def test_of_very_many_locations_a_sample_is_drawn_and_told() -> None:
+    count, generator = 3_019, np.random.default_rng(1)
+    lat, lon = generator.uniform(40, 41, (2, count))
+    where = places(lat.tolist(), lon.tolist())
+    values = generator.random(count)
+    figure = map_values(where, values, generator.random(count), "error")
+    axes = figure.axes[0]
+    dots = np.asarray(axes.collections[0].get_offsets())
+    assert len(dots) == 3_000
+    worst = int(values.argmax())
+    assert (dots == [lon[worst], lat[worst]]).all(axis=1).any()
+    assert "3,000 of 3,019 locations" in [text.get_text() for text in axes.texts]

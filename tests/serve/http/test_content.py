@@ -113,3 +113,16 @@ def test_history_begins_with_the_panel_at_the_earliest(model: ServedModel, panel
     assert told["values"] == panel.values[:3, 2].tolist()
     assert [step["ds"] for step in told["steps"]] == [f"{time}Z" for time in panel.times[:3]]
     assert content.history(model, Snapshot(panel), 2, (9, 4))["values"] == []
+
+
+def test_the_dependencies_of_one_location_are_those_of_the_graph_that_have_it(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert content.neighbours(model, "b") == {"edges": []}  # a Ridge has learned none
+    pairs, strengths = np.array([[0, 2], [1, 2], [0, 1]]), np.array([0.5, -0.25, 0.125])
+    arrays = {"graph.pairs": pairs, "graph.strengths": strengths}
+    run = SimpleNamespace(arrays=arrays, about={"ids": ["a", "b", "c"]})
+    monkeypatch.setattr(model.estimator, "run", run)
+    whole = content.dependency_graph(model)["edges"]
+    assert content.neighbours(model, "b")["edges"] == whole[1:]
+    assert content.neighbours(model, "new") == {"edges": []}

@@ -1,6 +1,9 @@
 """Answers with a part of all locations: those in a box, and page after page."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +11,10 @@ import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.selection import is_inside, read_box
-from tests.serve.conftest import Running
+from tests.serve.client import SETTINGS
+from tests.serve.conftest import Running, running
 
 
 def ids_of(service: Running, path: str) -> list[str]:
@@ -93,3 +98,43 @@ def test_a_selection_that_cannot_be_is_refused(
 ) -> None:
     reply = shared_service.get(f"/v1/forecast?{query}")
     assert (reply.status, reply.json["code"]) == (422, code)
+
+
+@contextmanager
+def with_areas(engine: Engine, areas: dict[str, frozenset[str]]) -> Iterator[Running]:
+    with running(engine, replace(SETTINGS, areas=areas)) as service:
+        yield service
+
+
+def test_an_area_has_its_locations_in_the_order_of_the_data(engine: Engine, panel: Panel) -> None:
+    ids = panel.locations.ids
+    with with_areas(engine, {"north": frozenset({ids[3], ids[1], ids[4]})}) as service:
+        assert ids_of(service, "/v1/forecast?area=north") == [ids[1], ids[3], ids[4]]
+        told = pages(service, "/v1/forecast?area=north&limit=2")
+        assert told == [[ids[1], ids[3]], [ids[4]]]
+        listed = service.get("/v1/locations?area=north").json["locations"]
+        assert [row["id"] for row in listed] == [ids[1], ids[3], ids[4]]
+        refused = service.get("/v1/forecast?area=south")
+        assert (refused.status, refused.json["code"]) == (422, "unknown_area")
+        assert "north" in refused.json["detail"]
+
+
+@pytest.mark.parametrize("limit", [2, 3, 5])
+def test_locations_come_in_pages_too(shared_service: Running, limit: int) -> None:
+    whole = shared_service.get("/v1/locations").json
+    path, rows = f"/v1/locations?limit={limit}", []
+    while path:
+        reply = shared_service.get(path)
+        assert {**reply.json, "locations": []} == {**whole, "locations": []}
+        rows += reply.json["locations"]
+        link = re.fullmatch(r'<(.*)>; rel="next"', reply.headers.get("link", ""))
+        path = link[1] if link else ""
+    assert rows == whole["locations"]
+
+
+def test_every_page_of_locations_changes_when_one_joins(accepting: Running) -> None:
+    path = "/v1/locations?limit=2"
+    etag = accepting.get(path).headers["etag"]
+    assert accepting.get(path, **{"If-None-Match": etag}).status == 304
+    assert accepting.post("/v1/locations", {"id": "later"}).status == 201
+    assert accepting.get(path, **{"If-None-Match": etag}).status == 200

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import forecaster
 from forecaster.serve.http.limits import headers_with
@@ -58,9 +58,9 @@ class Stub:
         self.ended.set()  # late answers to an earlier test are not waited for
         self.ended = threading.Event()
         self.routes: dict[str, Route] = {
-            "/v1/locations": lambda _: Answer(town.locations()),
-            "/v1/graph": lambda _: Answer(town.graph()),
-            "/v1/forecast": lambda _: Answer(town.forecast()),
+            "/v1/locations": lambda q: page("/v1/locations", town.locations(), q),
+            "/v1/graph": lambda q: Answer(town.graph(q.get("location"))),
+            "/v1/forecast": lambda q: page("/v1/forecast", town.forecast(), q),
             "/v1/history": lambda query: Answer(town.history(query)),
             "/v1/accuracy": lambda _: Answer(town.accuracy()),
             "/v1/run": lambda _: Answer(town.run()),
@@ -94,6 +94,21 @@ class Stub:
     def count(self, path: str, status: int = 200) -> int:
         """Return how often a path was answered with a status."""
         return sum(asked[0] == path and asked[2] == status for asked in self.asked)
+
+
+def page(path: str, body: dict[str, Any], query: Mapping[str, str]) -> Answer:
+    """Return a page of an answer's list, with a link to the next one."""
+    name = "locations" if path.endswith("locations") else "forecasts"
+    rows, limit = body[name], int(query.get("limit", len(body[name]) or 1))
+    first = 0
+    if "after" in query:
+        first = 1 + next(n for n, row in enumerate(rows) if row["id"] == query["after"])
+    part = rows[first : first + limit]
+    headers = {}
+    if first + limit < len(rows):
+        query = {**query, "limit": str(limit), "after": part[-1]["id"]}
+        headers = {"Link": f'<{path}?{urlencode(query)}>; rel="next"'}
+    return Answer({**body, name: part}, headers=headers)
 
 
 def problem(status: int, detail: str, **headers: str) -> Answer:

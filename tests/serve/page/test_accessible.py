@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.serve.page.stub import Answer, Stub, problem
+from tests.serve.page.town import make_town
 
 pytestmark = pytest.mark.browser
 
@@ -41,6 +42,16 @@ def test_the_page_passes_wcag_aa(
     page.wait_for_selector("#explanation .apart")
     page.click("summary")
     assert violations(page) == []
+
+
+@pytest.mark.parametrize(("viewport", "color_scheme"), SCREENS)
+def test_the_page_of_many_locations_passes_wcag_aa(
+    tab: Callable[..., Any], stub: Stub, viewport: dict[str, int], color_scheme: str
+) -> None:
+    stub.show(make_town(locations=8_011))
+    page = tab(viewport=viewport, color_scheme=color_scheme, ready="#clusters:not([hidden])")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
 
 def test_pale_text_is_found(tab: Callable[..., Any]) -> None:

@@ -112,7 +112,7 @@ def test_W2_a_service_that_was_never_there_is_said_to_be_away(
 
 def test_W2_a_connection_that_breaks_is_said_to_be_away(tab: Callable[..., Any]) -> None:
     page = tab()
-    page.route("**/v1/forecast", lambda route: route.abort("connectionrefused"))
+    page.route("**/v1/forecast?**", lambda route: route.abort("connectionrefused"))
     page.evaluate(ONLINE)
     page.wait_for_selector(OLD)
     assert "the service does not answer" in page.text_content("#problem")
@@ -339,6 +339,6 @@ def test_W7_a_hidden_tab_asks_nothing_until_it_is_seen(
     page.evaluate("fetch('v1/locations')")
     assert asked == [stub.url + "v1/locations"]
     page.evaluate("Object.defineProperty(document, 'hidden', {value: false})")
-    with page.expect_response("**/v1/forecast") as answer:
+    with page.expect_response("**/v1/forecast?**") as answer:
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     assert answer.value.status == 304

@@ -1,7 +1,8 @@
 """The page in a real browser: what it shows, to whom, and what hostile data cannot do."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,17 @@ MARKS = """(() => {
     count += warn.every((value, c) => data[i + c] === value);
   return count;
 })()"""  # pixels of marks of doubtful values, in the light scheme
+
+
+@pytest.fixture(scope="module")
+def town_of_many() -> Town:
+    return make_town(locations=8_011)
+
+
+@pytest.fixture
+def many(town_of_many: Town) -> Town:
+    """Return a town with so many locations that neighbours are drawn as clusters."""
+    return replace(town_of_many)
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
@@ -387,6 +399,61 @@ def test_W6_5464_locations_are_drawn_without_outside_hosts(
     page.locator("#rows li").first.click()
     page.wait_for_selector("rect.observed")
     assert page.evaluate(PAINTED) > 10_000
+
+
+def test_many_locations_are_clusters_that_open_as_one_zooms(
+    tab: Callable[..., Any], stub: Stub, many: Town
+) -> None:
+    stub.show(many)
+    page = tab(ready="#clusters:not([hidden])")
+    assert page.text_content("#title") == "Forecast for 8,011 locations"
+    assert stub.count("/v1/forecast") == stub.count("/v1/locations") == 2  # pages
+    page.focus("#dots")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#tip:not([hidden])")
+    count = int(re.fullmatch(r"([\d,]+) locations", page.text_content("#tip strong"))[1])
+    assert count > 4
+    for _ in range(5):  # clusters of clusters
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#tip:not([hidden])")
+        name = page.text_content("#tip strong")
+        if name in many.names:
+            break
+    assert name in many.names
+    page.keyboard.press("0")
+    page.wait_for_selector("#clusters:not([hidden])")
+
+
+def test_of_many_locations_the_neighbours_of_the_opened_one_are_asked_for(
+    tab: Callable[..., Any], stub: Stub, many: Town
+) -> None:
+    stub.show(many)
+    many.edges = [{"a": many.ids[5], "b": many.ids[7_000], "strength": 0.5}]
+    page = tab(path=f"#{many.ids[7_000]}", ready="#neighbours .name")
+    assert page.locator("#neighbours .name").all_text_contents() == [many.names[5]]
+    assert [query for path, query, _ in stub.asked if path == "/v1/graph"] == [
+        {"location": many.ids[7_000]}
+    ]
+    page.wait_for_selector("#clusters", state="hidden")  # it is drawn on its own
+
+
+def test_pages_of_a_forecast_that_is_kept_no_more_begin_again(
+    tab: Callable[..., Any], stub: Stub, many: Town
+) -> None:
+    stub.show(many)
+    usual = stub.routes["/v1/forecast"]
+
+    def changed_once(query: Mapping[str, str]) -> Answer:
+        if "after" in query and many.data_version == 1:
+            many.data_version = 2
+            return problem(409, "the data has changed")
+        return usual(query)
+
+    stub.routes["/v1/forecast"] = changed_once
+    page = tab()
+    page.locator("#model", has_text="data version 2").wait_for()
+    assert stub.count("/v1/forecast") == 3
 
 
 def test_everything_can_be_reached_by_keyboard(tab: Callable[..., Any]) -> None:

@@ -89,8 +89,11 @@ class Town:
             ],
         }
 
-    def graph(self) -> dict[str, Any]:
-        return {"edges": self.edges}
+    def graph(self, location: str | None = None) -> dict[str, Any]:
+        """Return all edges, or those of a location."""
+        if location is None:
+            return {"edges": self.edges}
+        return {"edges": [edge for edge in self.edges if location in (edge["a"], edge["b"])]}
 
     def forecast(self) -> dict[str, Any]:
         steps = np.arange(self.origin + 1, self.origin + HORIZON + 1)

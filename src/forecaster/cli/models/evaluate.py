@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from forecaster.choices import GraphKind, PositionKind, Weather
+from forecaster.choices import GraphKind, PositionKind, TrialEngine, Weather
 from forecaster.cli import terminal
 from forecaster.cli.models.train import print_departures
 from forecaster.cli.options import (
@@ -64,6 +64,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     data: RecipeData = None,
     panel: PanelFolder = None,
     jobs: Jobs = 1,
+    engine: Annotated[
+        TrialEngine,
+        typer.Option(
+            help="What runs trainings in parallel: processes of this machine, or Ray "
+            "(on the cluster of RAY_ADDRESS, else on this machine)."
+        ),
+    ] = "processes",
     tune: Annotated[
         bool,
         typer.Option(
@@ -134,7 +141,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     arguments += ["--tune"] if tune else []
     days = read_days(test, "--test")
     refit_days = None if refit is None else read_interval(refit)
-    inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments), refit_days)
+    inputs = Inputs(recipe_file, data, panel, jobs, days, tuple(arguments), refit_days, engine)
     record = open_record(mlflow)
     compared = compare(recipe, list_entries, out, inputs)
     if record is not None:
@@ -193,6 +200,7 @@ class Inputs:
     test_days: "tuple[Range, ...]" = ()
     options: tuple[str, ...] = ()  # further options, repeated in the saved command
     refit_days: int | None = None  # between refits on the way; None: models stay as fitted
+    engine: TrialEngine = "processes"  # that runs `jobs` trainings at a time
 
 
 @dataclass(frozen=True)
@@ -242,7 +250,7 @@ def compare(
         command = shlex.join([*map(str, words), *inputs.options])
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{command}\n".encode()))
         entries = list_entries(suited)
-        comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
+        comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress, inputs.engine)
     return Compared(comparison, study)
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -91,6 +91,12 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     tiles_credit: Annotated[
         str, typer.Option(help="Credit of the map tiles, shown on the map.")
     ] = "",
+    area: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table with columns area and id: the areas that requests may ask for by name."
+        ),
+    ] = None,
 ) -> None:
     """Serve forecasts over HTTP, with a web page."""
     for module in ("fastapi", "uvicorn"):
@@ -128,6 +134,7 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
             terminal.say(
                 f"browsers load map tiles from {base_map.origin}, which learns what area they show"
             )
+        settings = replace(settings, areas=_read_areas(area, engine))
         serve_forever(engine, Address(host, port), settings, _print_address)
 
 
@@ -158,6 +165,17 @@ def _access(token_file: Path | None, reads: Reads) -> "Access":
     if reads == "closed":
         raise ConfigError("--reads closed: nobody could read; give --token-file too")
     return Access()
+
+
+def _read_areas(table: Path | None, engine: "Engine") -> dict[str, frozenset[str]]:
+    """Return the ids of the locations of each area; None: there are no areas."""
+    if table is None:
+        return {}
+    from forecaster.estimators.areas import read_areas
+
+    areas = read_areas(table, engine.data.snapshot.locations)
+    ids, rows = engine.data.snapshot.locations.ids, zip(areas.names, areas.members, strict=True)
+    return {name: frozenset(ids[n] for n in members.nonzero()[0]) for name, members in rows}
 
 
 def _print_address(url: str) -> None:

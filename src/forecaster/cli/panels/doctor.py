@@ -77,7 +77,9 @@ def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -
                 pictures[file] = draw[file](panel)
                 if pictures[file] is not None:
                     files[file] = to_png(pictures[file], PAPER_DPI)
-            page = render_checkup(name, checkup, *pictures.values())
+            drawn = pictures["doctor.png"], pictures["places.png"]
+            counts = len(panel.locations), int(panel.locations.placed.sum())
+            page = render_checkup(name, checkup, *drawn, counts)
     except ConfigError as missing_extra:
         print(f"no report and no figures: {missing_extra}", file=sys.stderr)
         return None

@@ -136,10 +136,7 @@ class Spark:
 
     def __init__(self, threads: int | None) -> None:
         ibis = need_extra("ibis", extra="ingest")
-        sql = need_extra("pyspark.sql", extra="spark")
-        session = sql.SparkSession.getActiveSession()
-        if session is None:
-            session = _local_session(sql, threads)
+        session = spark_session(threads)
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.ansi.enabled", "false")
         self._connection = ibis.pyspark.connect(session)
@@ -167,6 +164,13 @@ def open_engine(name: EngineName, threads: int | None = None) -> Engine:
     if name == "spark":
         return Spark(threads)
     raise ConfigError(f"unknown engine {name!r}; choose duckdb or spark")
+
+
+def spark_session(threads: int | None = None) -> Any:
+    """Return the active Spark session, or a new one on this machine."""
+    sql = need_extra("pyspark.sql", extra="spark")
+    session = sql.SparkSession.getActiveSession()
+    return _local_session(sql, threads) if session is None else session
 
 
 def _local_session(sql: Any, threads: int | None) -> Any:

@@ -10,6 +10,7 @@ from forecaster.panel.panel import Panel
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, INK, WIDTH, new_figure
 from forecaster.report.draw.charts import shorten
+from forecaster.report.draw.sample import choose_shown
 
 MAX_COLUMNS, MAX_ROWS = 900, 400  # most cells of the heat map
 MOST_NAMES = 30  # locations whose names are readable beside their rows
@@ -38,8 +39,9 @@ def _draw_map(figure: Any, axes: Any, panel: Panel) -> None:
     from matplotlib.patches import Patch  # noqa: PLC0415 (an extra)
 
     alive = panel.alive(0, len(panel.values))
-    mean = np.nan_to_num(np.nansum(panel.values, axis=0) / len(panel.values))
-    order = np.argsort(-mean, kind="stable")
+    mean = np.nan_to_num(np.nansum(panel.values, axis=0) / len(panel.values)).astype(np.float64)
+    shown = choose_shown(mean, (np.isnan(panel.values) & alive).mean(axis=0))
+    order = shown[np.argsort(-mean[shown], kind="stable")]
     axes.imshow(
         coverage_colours(panel.values[:, order], alive[:, order]),
         aspect="auto",
@@ -53,7 +55,8 @@ def _draw_map(figure: Any, axes: Any, panel: Panel) -> None:
         names = [shorten(panel.locations.names[n]) for n in order.tolist()]
         axes.set_yticks(np.arange(len(order)) + 0.5, names, parse_math=False)
     else:
-        axes.set_ylabel(f"{len(order):,} locations, busiest first", color=INK)
+        of_all = f" of {len(mean):,}" if len(mean) > len(order) else ""
+        axes.set_ylabel(f"{len(order):,}{of_all} locations, busiest first", color=INK)
         axes.set_yticks([])
     states = [(OBSERVED, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing")]
     states += [] if alive.all() else [(CLOSED, "closed")]

@@ -9,6 +9,7 @@ from jaxtyping import Float64
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.report.draw.canvas import FAINT, HEIGHT, INK, TEXT, WIDTH, new_figure
+from forecaster.report.draw.sample import choose_shown
 
 DEGREE_KM = 111.2  # of latitude
 SIDES = (
@@ -45,7 +46,7 @@ def map_values(
     ranked: Sequence[int] = (),
     around: float | None = None,
 ) -> Any:
-    """Map a value of each location.
+    """Map a value of each location; of very many, of a sample (`choose_shown`).
 
     Args:
         locations: those without coordinates are left out.
@@ -56,7 +57,13 @@ def map_values(
         around: centre of a two-sided colour scale; None: a one-sided scale.
     """
     figure, axes = new_map(locations)
-    shown = locations.placed & np.isfinite(values)
+    can_be_shown = np.flatnonzero(locations.placed & np.isfinite(values))
+    extremes = np.abs(values - around) if around is not None else values
+    is_size = np.array_equal(np.abs(values), sizes)
+    chosen = choose_shown(sizes[can_be_shown], None if is_size else extremes[can_be_shown])
+    shown = can_be_shown[chosen]
+    if len(shown) < len(can_be_shown):
+        _write_share(axes, len(shown), len(can_be_shown))
     lat, lon = locations.lat[shown], locations.lon[shown]
     area = (20 + 170 * sizes[shown] / max(float(sizes.max(initial=0)), 1e-9)) * _room(len(lat))
     dots = axes.scatter(
@@ -74,7 +81,8 @@ def map_values(
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=INK, labelsize=TEXT - 1, color=FAINT)
     bar.set_label(label, color=INK, fontsize=TEXT)
-    write_names(axes, locations, {n: locations.names[n] for n in ranked if shown[n]}, NAMED)
+    seen = frozenset(shown.tolist())
+    write_names(axes, locations, {n: locations.names[n] for n in ranked if n in seen}, NAMED)
     return figure
 
 
@@ -102,6 +110,14 @@ def write_names(axes: Any, locations: Locations, names: Mapping[int, str], most:
         if locations.placed[n] and not hidden and len(written) < most:
             _write_name(axes, name, at[n], _is_freer_left(at - at[n], room))
             written.append(n)
+
+
+def _write_share(axes: Any, shown: int, count: int) -> None:
+    """Write how many of the locations a map shows."""
+    axes.annotate(
+        f"{shown:,} of {count:,} locations", (0, 0), (2, 2), xycoords="axes fraction", color=INK,
+        textcoords="offset points", fontsize=TEXT - 1,
+    )  # fmt: skip
 
 
 def _is_freer_left(apart: Float64[np.ndarray, "N 2"], room: Float64[np.ndarray, " 2"]) -> bool:

@@ -12,6 +12,7 @@ from forecaster.panel.panel import Panel
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, INK, MISSING, ORANGE, TEXT, WIDTH
 from forecaster.report.draw.maps import new_map, write_names
+from forecaster.report.draw.sample import MOST_SHOWN
 
 ROWS = {
     "errors larger": "error, % of size",
@@ -60,7 +61,7 @@ def draw_changes(drift: Drift, panel: Panel) -> Any | None:
         return None
     figure, axes = new_map(locations)
     at = np.column_stack([locations.lon, locations.lat])
-    axes.scatter(*at.T, s=14, color=FAINT, linewidths=0)
+    axes.scatter(*at.T, s=14, color=FAINT, linewidths=0, rasterized=len(at) > MOST_SHOWN)
     for kind, (colour, line) in LINES.items():
         changes = [c for c in drift.edges.changes if c.kind == kind]
         for number, change in enumerate(changes):

@@ -22,6 +22,7 @@ from forecaster.report.draw.charts import (
     shorten,
 )
 from forecaster.report.draw.maps import location_means, map_values
+from forecaster.report.draw.sample import describe_shown
 from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
     FEWEST_STEPS,
@@ -268,10 +269,17 @@ def _by_location(data: ReportData) -> Iterator[Picture]:
         f"The {metric} of {best.name} ranges from {show(errors[lowest])} at "
         f"{panel.locations.names[lowest]} to {show(errors[highest])} at "
         f"{panel.locations.names[highest]}; the median is "
-        f"{show(float(np.median(errors[ranked])))}."
-    )
+        f"{show(float(np.median(errors[ranked])))}. "
+        f"{_describe_map(panel.locations, errors)}"
+    ).rstrip()
     scale, label = (100.0, "WAPE, %") if metric == "WAPE" else (1.0, f"{metric}, {data.unit}")
     sizes = np.abs(location_means(panel))
     figure = draw_location_errors(panel.locations, scale * errors, sizes, label)
     alt = f"Map or bar chart of {metric} by location"
     yield Picture("08-error-by-location", f"{metric} by location", text, alt, figure)
+
+
+def _describe_map(locations: Locations, errors: Float64[np.ndarray, " N"]) -> str:
+    """Say which locations the map of the errors shows; empty if it shows all."""
+    count = int((locations.placed & np.isfinite(errors)).sum())
+    return describe_shown(count, "the highest errors")

@@ -28,6 +28,7 @@ from forecaster.report.draw.canvas import (
     new_figure,
 )
 from forecaster.report.draw.maps import location_means, map_locations, new_map, write_names
+from forecaster.report.draw.sample import describe_shown
 from forecaster.report.formatting import (
     change,
     duration,
@@ -235,7 +236,8 @@ def draw_map(graph: DependencyGraph) -> Any:
         axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, alpha=0.8))
     degrees = graph.out_degrees
     size = (3 + 3 * degrees[placed]) * room
-    axes.scatter(*at[placed].T, s=size, c=INK, linewidths=0, zorder=1)  # below the lines
+    axes.scatter(*at[placed].T, s=size, c=INK, linewidths=0, zorder=1,  # below the lines
+                 rasterized=len(size) > MANY_DOTS)  # fmt: skip
     hubs = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)].tolist()
     names = {n: f"{locations.names[n]} ({degrees[n]})" for n in hubs}
     write_names(axes, locations, names, NAMED_HUBS)
@@ -506,8 +508,9 @@ def location_pictures(panel: Panel) -> Iterator[Picture]:
     text = (
         f"{count_of(placed, 'location')} with coordinates. The mean of all locations is "
         f"{number(float(mean.mean()))} per step; the busiest is "
-        f"{panel.locations.names[busiest]} ({number(float(mean[busiest]))})."
-    )
+        f"{panel.locations.names[busiest]} ({number(float(mean[busiest]))}). "
+        f"{describe_shown(placed)}"
+    ).rstrip()
     alt = "Map of the locations, larger and lighter where the mean is higher"
     yield Picture("01-places", "Map of the locations", text, alt, figure)
 

@@ -18,6 +18,7 @@ from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
 from forecaster.report.draw.charts import both_ends, draw_breakdown, shorten
 from forecaster.report.draw.maps import location_means, map_values
+from forecaster.report.draw.sample import describe_shown
 from forecaster.report.formatting import duration, join_names, number, percent_range, tenth_percent
 from forecaster.report.groups import (
     FEWEST_STEPS,
@@ -272,6 +273,8 @@ def _by_location(data: ReportData, best: ModelResult, nominal: float) -> Iterato
     text = f"Online coverage ranges from {ends[0]} to {ends[1]}; half of the locations are "
     text += f"between {middle}."
     text += " Blue: below nominal; orange: above." if panel.locations.placed.any() else ""
+    count = int((panel.locations.placed & np.isfinite(shares)).sum())
+    text = f"{text} {describe_shown(count, 'the coverage farthest from nominal')}".rstrip()
     sizes = np.abs(location_means(panel))
     figure = draw_coverage_by_location(panel.locations, shares, sizes, nominal)
     alt = f"Map or bar chart of the coverage of the interval of {best.name} by location"

@@ -35,7 +35,7 @@ class Registration:
 
         A name or coordinate that the registration does not give fits any.
         """
-        n = panel.ids.index(self.id)
+        n = panel.columns[self.id]
         pairs = (self.lat, panel.lat[n]), (self.lon, panel.lon[n])
         return self.name in (self.id, panel.names[n]) and all(
             value is None or value == coordinate for value, coordinate in pairs
@@ -53,7 +53,7 @@ class Registration:
     @staticmethod
     def of_panel(panel: Locations, identity: str) -> "Registration":
         """Return a location of a panel as if it had been registered."""
-        n = panel.ids.index(identity)
+        n = panel.columns[identity]
         lat, lon = (
             float(values[n]) if np.isfinite(values[n]) else None
             for values in (panel.lat, panel.lon)

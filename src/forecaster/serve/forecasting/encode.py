@@ -15,6 +15,7 @@ from forecaster.estimators.table import mark_closed, quantile_name
 from forecaster.estimators.totals.totals import Span
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.forecasting.json_rows import JsonRows
 
 SIGNIFICANT_DIGITS = 6
 BASIS_COLUMNS = ("model", "data_version", "stale", "degraded")  # in every row of a CSV
@@ -65,8 +66,14 @@ def to_json(forecast: Forecast, columns: Sequence[int] | None = None) -> bytes:
         forecast: the forecast.
         columns: of the locations; None: all.
     """
-    content = _content(forecast, columns)
-    return json.dumps(content, separators=(",", ":"))[1:-1].encode()
+    return (forecast.json or to_rows(forecast)).join(columns)
+
+
+def to_rows(forecast: Forecast) -> JsonRows:
+    """Return the forecast as JSON, one text for each location."""
+    content = _content(forecast, None)
+    rows = content.pop("forecasts")
+    return JsonRows.of(content, "forecasts", rows)
 
 
 def to_csv(

@@ -14,7 +14,7 @@ from forecaster.errors import DataError, printable
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
-from forecaster.serve.forecasting.encode import to_batch, to_json, utc_text
+from forecaster.serve.forecasting.encode import to_batch, to_rows, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.ledger import compare, rows
 from forecaster.serve.forecasting.loader import FollowedVersions, LoadModel, ModelLoader
@@ -31,6 +31,8 @@ PREPARE_SECONDS = 1.0  # for online quantiles; after that the forecast is provis
 MAX_EXPLANATIONS = 4  # that may wait; each takes seconds
 EXPLAIN_SECONDS = 25.0
 CACHED_FORECASTS = 64
+CACHED_ROWS = 1_000_000  # locations of all of them together
+FEWEST_CACHED = 2  # forecasts, however many locations these have
 ACCURACY_HOURS = 168
 QUALITY_SECONDS = 60.0  # between two measurements
 NO_MODEL = "no run is loaded; see the service's log"
@@ -242,8 +244,12 @@ class Engine:
         if not forecast.provisional:  # else the next request may get the final one
             self.computed += 1
             self._cache[key] = forecast
-        while len(self._cache) > CACHED_FORECASTS:
+        while len(self._cache) > max(min(CACHED_FORECASTS, self._room()), FEWEST_CACHED):
             self._cache.popitem(last=False)
+
+    def _room(self) -> int:
+        """Return the number of forecasts that are kept: fewer of many locations."""
+        return CACHED_ROWS // max(len(self.data.snapshot.locations), 1)
 
     async def _compute_traced(
         self, model: ServedModel, snapshot: Snapshot, origin: int
@@ -294,4 +300,4 @@ def _provisional(
 
 
 def _encode(forecast: Forecast) -> Forecast:
-    return replace(forecast, json=to_json(forecast), batch=to_batch(forecast))
+    return replace(forecast, json=to_rows(forecast), batch=to_batch(forecast))

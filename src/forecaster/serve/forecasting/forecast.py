@@ -15,6 +15,7 @@ from forecaster.estimators.intervals.calibration import RESIDUALS
 from forecaster.estimators.totals.totals import TotalCalibration, Totals
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.serve.forecasting.json_rows import JsonRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,12 @@ class ServedModel:
         """The locations that it was trained on."""
         run = self.estimator.run
         return frozenset() if run is None else frozenset(run.about["ids"])
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """The column of each of them in the run."""
+        run = self.estimator.run
+        return {} if run is None else {name: n for n, name in enumerate(run.about["ids"])}
 
     @property
     def accepts_new_locations(self) -> bool:
@@ -101,7 +108,7 @@ class Forecast:
     closed: Bool[np.ndarray, "K N"] | None = None  # outside opening hours; None: nowhere
     totals: Totals | None = None  # over days; None: the horizon is shorter than a day
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
-    json: bytes = b""  # the encoded forecast
+    json: JsonRows | None = None  # the encoded forecast
     batch: pa.RecordBatch | None = None  # the long table
 
     @cached_property

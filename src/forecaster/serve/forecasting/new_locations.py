@@ -37,7 +37,7 @@ def why_not_forecast(
         return None
     if not model.accepts_new_locations:
         return cannot_forecast()
-    column = snapshot.locations.ids.index(location)
+    column = snapshot.locations.columns[location]
     first_day = measure_first_day(snapshot, origin)
     if first_day.is_over(snapshot)[column]:
         return None

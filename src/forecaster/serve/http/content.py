@@ -1,10 +1,11 @@
 """The content of the JSON responses, as plain data."""
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int64, Shaped
 
 from forecaster.estimators.graph_arrays import PAIRS, STRENGTHS, edges_of
 from forecaster.estimators.wrong_values.plausible import Plausibility, context
@@ -159,12 +160,29 @@ def dependency_graph(model: ServedModel) -> dict[str, Any]:
     run = model.estimator.run
     if run is None or PAIRS not in run.arrays:
         return {"edges": []}
-    ids, edges = run.about["ids"], edges_of(run.arrays)
-    rows = zip(edges.pairs.tolist(), to_numbers(run.arrays[STRENGTHS]), strict=True)
+    return _edges(run.arrays, run.about["ids"], np.arange(len(run.arrays[PAIRS])))
+
+
+def neighbours(model: ServedModel, location: str) -> dict[str, Any]:
+    """Return the dependencies of one location; none where the run does not know it."""
+    run = model.estimator.run
+    if run is None or PAIRS not in run.arrays or location not in model.columns:
+        return {"edges": []}
+    column = model.columns[location]
+    numbers = np.flatnonzero((edges_of(run.arrays).pairs == column).any(axis=1))
+    return _edges(run.arrays, run.about["ids"], numbers)
+
+
+def _edges(
+    arrays: Mapping[str, np.ndarray], ids: Sequence[str], numbers: Int64[np.ndarray, " E"]
+) -> dict[str, Any]:
+    """Return some of the edges of a run."""
+    edges, strengths = edges_of(arrays), to_numbers(arrays[STRENGTHS][numbers])
+    rows = zip(edges.pairs[numbers].tolist(), strengths, strict=True)
     listed = [{"a": ids[a], "b": ids[b], "strength": s} for (a, b), s in rows]
     if edges.delays is None:
         return {"edges": listed}
-    delayed = zip(listed, edges.delays.tolist(), strict=True)
+    delayed = zip(listed, edges.delays[numbers].tolist(), strict=True)
     return {"edges": [{**edge, "delay": delay} for edge, delay in delayed]}
 
 
@@ -196,7 +214,7 @@ def _implausible(
         return marked
     begin = max(first - context(snapshot.base.clock), 0)
     panel = snapshot.panel(begin, end, end).select((identity,))
-    alone = plausibility.of_location(tuple(run.about["ids"]).index(identity))
+    alone = plausibility.of_location(model.columns[identity])
     marks = alone.judge(panel, first - begin, end - begin).marks
     marked[marks.steps[marks.lengths == 0]] = True
     return marked

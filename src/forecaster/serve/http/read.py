@@ -4,10 +4,12 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from forecaster.errors import ConfigError, name_some
 from forecaster.panel.panel import Panel
@@ -17,6 +19,7 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.json_rows import JsonRows
 from forecaster.serve.forecasting.new_locations import why_not_forecast
 from forecaster.serve.http import arrow, content, schemas
 from forecaster.serve.http.routes import (
@@ -28,6 +31,7 @@ from forecaster.serve.http.routes import (
 from forecaster.serve.http.schemas import read_time
 from forecaster.serve.http.selection import (
     After,
+    Area,
     Box,
     DataVersion,
     Limit,
@@ -44,6 +48,7 @@ MAX_HISTORY_HOURS = 24 * 7 * 12
 MAX_HISTORY_STEPS = 10_000
 MAX_POLL_SECONDS = 15  # until a page polls again
 JSON = "application/json"
+LOCATIONS = "locations"  # the list in their answer
 FORECAST_CONTENT = {
     JSON: {"schema": {"$ref": f"#/components/schemas/{schemas.ForecastResponse.__name__}"}},
     "text/csv": {"schema": {"type": "string"}},
@@ -55,11 +60,34 @@ router = APIRouter(prefix="/v1", route_class=ReadRoute, responses=problem_respon
 
 
 @router.get("/locations", response_model=schemas.LocationList)
-async def locations(request: Request, engine: EngineParameter) -> Response:
-    """Return the locations, and the meaning of the numbers."""
+async def locations(
+    request: Request,
+    engine: EngineParameter,
+    box: Box | None = None,
+    area: Area | None = None,
+    limit: Limit | None = None,
+    after: After | None = None,
+) -> Response:
+    """Return the locations, and the meaning of the numbers.
+
+    With `limit` the header Link leads from page to page, until it is missing. The ETag is that of
+    all locations: where one has joined, every page has another.
+    """
+    selection, areas = Selection(box=box, area=area, limit=limit, after=after), areas_of(request)
+    selection.check(areas)
     snapshot = engine.data.snapshot
-    body = _encode_locations(engine.model, snapshot.base, snapshot.locations, snapshot.registered)
-    return with_etag(request, body)
+    listed, etag = await run_in_threadpool(  # the first time it takes a second of 100,000
+        _encode_locations, engine.model, snapshot.base, snapshot.locations, snapshot.registered
+    )
+    columns = selection.columns(snapshot.locations, areas)
+    if columns is not None:
+        etag = make_etag(repr((etag, columns)).encode())
+    headers = {"ETag": etag}
+    query = selection.next_page(snapshot.locations, areas, columns)
+    headers |= {"Link": f'</v1/locations?{query}>; rel="next"'} if query else {}
+    if has_etag(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(b"{" + listed.join(columns) + b"}", media_type=JSON, headers=headers)
 
 
 @router.get("/run", response_model=schemas.ServedRun)
@@ -69,9 +97,18 @@ async def run(request: Request, engine: EngineParameter) -> Response:
 
 
 @router.get("/graph", response_model=schemas.DependencyGraphResponse)
-async def graph(request: Request, engine: EngineParameter) -> Response:
-    """Return the dependencies between locations."""
-    return with_etag(request, to_json(content.dependency_graph(engine.model)))
+async def graph(
+    request: Request, engine: EngineParameter, location: LocationId | None = None
+) -> Response:
+    """Return the dependencies between locations, all or those of one location."""
+    if location is not None:
+        find_column(engine.data.snapshot, location)
+        return with_etag(request, to_json(content.neighbours(engine.model, location)))
+    body, etag = await run_in_threadpool(_encode_graph, engine.model)
+    headers = {"ETag": etag}
+    if has_etag(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=JSON, headers=headers)
 
 
 @router.get(
@@ -85,6 +122,7 @@ async def forecast(  # noqa: PLR0913, PLR0917 (the parameters of its URL)
     at: StepTime | None = None,
     location: LocationId | None = None,
     box: Box | None = None,
+    area: Area | None = None,
     limit: Limit | None = None,
     after: After | None = None,
     data_version: DataVersion | None = None,
@@ -98,8 +136,9 @@ async def forecast(  # noqa: PLR0913, PLR0917 (the parameters of its URL)
     """
     form = format or choose_format(request)
     deadline = time.monotonic() + engine.worker.seconds
-    selection = Selection(location, box, limit, after, data_version)
-    selection.check()
+    selection = Selection(location, box, area, limit, after, data_version)
+    areas = areas_of(request)
+    selection.check(areas)
     if location is not None:
         find_column(engine.data.snapshot, location)
     origin = None if at is None else find_origin(engine, at)
@@ -110,18 +149,26 @@ async def forecast(  # noqa: PLR0913, PLR0917 (the parameters of its URL)
     else:
         result, freshness = engine.kept_forecast(origin, data_version)
     if location is None:
-        columns = selection.columns(result.locations)
+        columns = selection.columns(result.locations, areas)
     else:
         columns = [forecast_column(engine, result, location)]
     basis = content.forecast_basis(result, freshness)
     age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
     etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, form)).encode())
     headers = {"ETag": etag, "Cache-Control": cache_control(engine), "Vary": "Accept"}
-    headers |= selection.next_page(result, columns, format)
+    query = selection.next_page(
+        result.locations,
+        areas,
+        columns,
+        data_version=None if result.provisional else result.key.version,  # those are not kept
+        at=encode.utc_text(result.origin),
+        format=format,
+    )
+    headers |= {"Link": f'</v1/forecast?{query}>; rel="next"'} if query else {}
     if has_etag(request, etag):
         return Response(status_code=304, headers=headers)
     job = partial(encode_forecast, result, basis, columns, form)
-    # JSON and table of all locations exist already; slow encodings must not block the event loop.
+    # JSON and table exist already; slow encodings must not block the event loop.
     body, media_type = (
         job() if form in ("json", "arrow") else await engine.worker.run(job, deadline)
     )
@@ -184,10 +231,10 @@ async def explanation(
 
 def find_column(snapshot: Snapshot, location: str) -> int:
     """Return the column of a location."""
-    ids = snapshot.locations.ids
     try:
-        return ids.index(location)
-    except ValueError:
+        return snapshot.locations.columns[location]
+    except KeyError:
+        ids = snapshot.locations.ids
         detail = f"the locations are {name_some(ids)}; POST /v1/locations registers a new one"
         raise Problem(422, "unknown_location", detail) from None
 
@@ -195,8 +242,8 @@ def find_column(snapshot: Snapshot, location: str) -> int:
 def forecast_column(engine: Engine, result: Forecast, location: str) -> int:
     """Return the column of a location in a forecast; a Problem says why it is not there yet."""
     try:
-        return result.locations.ids.index(location)
-    except ValueError:
+        return result.locations.columns[location]
+    except KeyError:
         snapshot, origin = engine.data.snapshot, result.key.origin
         problem = why_not_forecast(engine.model, snapshot, location, origin)
         retry = Problem(503, "busy", "the data has just changed; try again")
@@ -212,7 +259,7 @@ def find_origin(engine: Engine, at: str) -> int:
 
 
 def encode_forecast(
-    result: Forecast, basis: dict[str, Any], columns: list[int] | None, form: Format
+    result: Forecast, basis: dict[str, Any], columns: Sequence[int] | None, form: Format
 ) -> tuple[bytes, str]:
     """Return a forecast in the requested format, and its media type."""
     if form == "arrow":
@@ -221,8 +268,7 @@ def encode_forecast(
         return encode.to_csv(result, basis, columns), "text/csv"
     if form == "geojson":
         return to_json({**encode.to_geojson(result, columns), **basis}), "application/geo+json"
-    inside = result.json if columns is None else encode.to_json(result, columns)
-    return to_json(basis)[:-1] + b"," + inside + b"}", JSON
+    return b"".join((to_json(basis)[:-1], b",", encode.to_json(result, columns), b"}")), JSON
 
 
 def choose_format(request: Request) -> Format:
@@ -246,16 +292,30 @@ def basis_headers(basis: dict[str, Any]) -> dict[str, str]:
     }
 
 
-@lru_cache(
-    maxsize=2
-)  # every page asks again after each write, and the locations are mostly the same
+@lru_cache(maxsize=2)  # every page asks again after each write, and they are mostly the same
 def _encode_locations(
     model: ServedModel,
     base: Panel,
     locations: Locations,
     registrations: tuple[Registration, ...],
-) -> bytes:
-    return to_json(content.location_list(model, base, locations, registrations))
+) -> tuple[JsonRows, str]:
+    """The list of all locations, and its ETag."""
+    listed = content.location_list(model, base, locations, registrations)
+    rows = JsonRows.of(listed, LOCATIONS, listed.pop(LOCATIONS))
+    return rows, make_etag(b"{" + rows.join() + b"}")
+
+
+@lru_cache(maxsize=2)
+def _encode_graph(model: ServedModel) -> tuple[bytes, str]:
+    """All dependencies, and their ETag."""
+    body = to_json(content.dependency_graph(model))
+    return body, make_etag(body)
+
+
+def areas_of(request: Request) -> Mapping[str, frozenset[str]]:
+    """The ids of the locations of each area."""
+    areas: Mapping[str, frozenset[str]] = request.app.state.settings.areas
+    return areas
 
 
 def to_json(value: dict[str, Any]) -> bytes:

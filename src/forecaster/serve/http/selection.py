@@ -1,5 +1,6 @@
-"""Which locations of a forecast an answer has: one, those in a box, a page of them, or all."""
+"""Which locations an answer has: one, those in a box or an area, a page of them, or all."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
 
@@ -7,9 +8,8 @@ import numpy as np
 from fastapi import Query
 from jaxtyping import Bool
 
+from forecaster.errors import name_some
 from forecaster.panel.parts import Locations
-from forecaster.serve.forecasting.encode import utc_text
-from forecaster.serve.forecasting.forecast import Forecast
 from forecaster.serve.problems import Problem
 
 MAX_LIMIT = 10_000
@@ -19,6 +19,10 @@ LocationId = Annotated[
 Box = Annotated[
     str,
     Query(max_length=100, description="west,south,east,north in degrees: the locations inside"),
+]
+Area = Annotated[
+    str,
+    Query(min_length=1, max_length=200, description="an area of `serve --area`: its locations"),
 ]
 Limit = Annotated[
     int,
@@ -33,45 +37,66 @@ class Selection(NamedTuple):
 
     location: str | None = None
     box: str | None = None
+    area: str | None = None
     limit: int | None = None
     after: str | None = None
     data_version: int | None = None
 
-    def check(self) -> None:
-        """Refuse parameters that do not go together."""
-        parts = self.box, self.limit, self.after, self.data_version
-        if self.location is not None and any(value is not None for value in parts):
-            raise Problem(422, "bad_selection", "location goes without box, limit and after")
+    def check(self, areas: Mapping[str, frozenset[str]]) -> None:
+        """Refuse parameters that do not go together, and unknown areas."""
+        if self.location is not None and self._replace(location=None) != Selection():
+            detail = "location goes without box, area, limit and after"
+            raise Problem(422, "bad_selection", detail)
         if self.limit is None and (self.after, self.data_version) != (None, None):
             raise Problem(422, "bad_selection", "after and data_version need limit")
         if self.box is not None:
             read_box(self.box)
+        if self.area is not None and self.area not in areas:
+            detail = f"the areas are {name_some(areas)}" if areas else "there are no areas"
+            raise Problem(422, "unknown_area", f"{detail}; `serve --area TABLE` names them")
 
-    def columns(self, locations: Locations) -> list[int] | None:
-        """The columns of a box or a page; None: all."""
-        if self.box is None and self.limit is None:
+    def columns(
+        self, locations: Locations, areas: Mapping[str, frozenset[str]]
+    ) -> Sequence[int] | None:
+        """The columns of a box, an area or a page; None: all."""
+        if (self.box, self.area, self.limit) == (None, None, None):
             return None
-        inside = np.ones(len(locations), dtype=bool)
+        first, N = (
+            0 if self.after is None else _position(locations, self.after) + 1,
+            len(locations),
+        )
+        if self.box is None and self.area is None:
+            return range(first, min(first + (self.limit or N), N))
+        inside = np.arange(N) >= first
         if self.box is not None:
-            inside = is_inside(read_box(self.box), locations)
-        if self.after is not None:
-            inside[: _position(locations, self.after) + 1] = False
+            inside &= is_inside(read_box(self.box), locations)
+        if self.area is not None:
+            members = [locations.columns[i] for i in areas[self.area] if i in locations.columns]
+            inside &= np.isin(np.arange(N), members)
         return [int(n) for n in np.flatnonzero(inside)[: self.limit]]
 
     def next_page(
-        self, result: Forecast, columns: list[int] | None, form: str | None
-    ) -> dict[str, str]:
-        """The header that links to the next page, of the same numbers; none on the last page."""
+        self,
+        locations: Locations,
+        areas: Mapping[str, frozenset[str]],
+        columns: Sequence[int] | None,
+        **query: str | int | None,
+    ) -> str | None:
+        """The query of the next page; None on the last page.
+
+        Args:
+            locations: all of them.
+            areas: as for `columns`.
+            columns: of this page.
+            query: further parameters.
+        """
         if self.limit is None or not columns or len(columns) < self.limit:
-            return {}
-        wanted = self._replace(after=result.locations.ids[columns[-1]])
-        if not wanted.columns(result.locations):
-            return {}
-        version = None if result.provisional else result.key.version  # those are not kept
-        named = wanted._replace(data_version=version)._asdict()
-        query = {name: value for name, value in named.items() if value is not None}
-        query |= {"at": utc_text(result.origin)} | ({"format": form} if form else {})
-        return {"Link": f'</v1/forecast?{urlencode(query)}>; rel="next"'}
+            return None
+        following = self._replace(after=locations.ids[columns[-1]])
+        if not following.columns(locations, areas):
+            return None
+        named = {**following._asdict(), **query}
+        return urlencode({name: value for name, value in named.items() if value is not None})
 
 
 def read_box(text: str) -> tuple[float, float, float, float]:
@@ -98,7 +123,7 @@ def is_inside(
 
 def _position(locations: Locations, identity: str) -> int:
     try:
-        return locations.ids.index(identity)
-    except ValueError:
+        return locations.columns[identity]
+    except KeyError:
         detail = "after is the id of the last location of the page before; begin without it"
         raise Problem(422, "unknown_location", detail) from None

@@ -1,5 +1,6 @@
 """How a service meets its clients: who is let in, under which names, and what is recorded."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from forecaster.serve.http.access import Access
@@ -15,3 +16,4 @@ class HttpSettings:
     hosts: frozenset[str] = frozenset()  # names that clients may call the service by; empty: any
     audit: AuditLog | None = None  # a line for each write
     tiles: Tiles | None = None  # of the page's base map; None: it loads nothing from elsewhere
+    areas: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ids of their locations

@@ -23,7 +23,7 @@ export function connectControls({ state, map, list, retry, onChange, onClose, on
   on("back", "click", onClose);
   on("zoom-in", "click", () => map.view.zoom(1.5));
   on("zoom-out", "click", () => map.view.zoom(1 / 1.5));
-  on("zoom-all", "click", () => map.view.showAll(map.locations));
+  on("zoom-all", "click", () => map.view.showAll());
   on("query", "input", (event) => {
     state.query = event.target.value.trim();
     onSearch();

@@ -139,3 +139,10 @@ export function intervalText(low, high) {
 export function intervalName(coverage) {
   return `${percentText(coverage)} interval`;
 }
+
+// 7, 340, 1.2k, 45k, 1.3M
+export function shortCountText(count) {
+  const [size, unit] = count < 1_000 ? [1, ""] : count < 999_500 ? [1_000, "k"] : [1_000_000, "M"];
+  const short = count / size;
+  return `${unit && short < 9.95 ? short.toFixed(1) : Math.round(short)}${unit}`;
+}

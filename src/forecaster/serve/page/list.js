@@ -46,19 +46,19 @@ export class LocationList {
 
   #entries({ dataset, forecast, step, basis, query }) {
     const text = query.toLowerCase();
-    const entries = [];
+    const [changes, waiting] = [new Largest(ROWS), []];
+    this.count = 0;
     for (const location of dataset.locations) {
       if (text && !location.searchText.includes(text)) continue;
       const row = forecast.rows.get(location.id);
       const change = changeOf(row, step, basis);
-      const waiting = location.isNew && !row;
-      if (text || waiting || change !== null) entries.push({ location, change, basis, step, row, waiting });
+      const isWaiting = location.isNew && !row;
+      if (!text && !isWaiting && change === null) continue;
+      this.count += 1;
+      if (!isWaiting) changes.add(Math.abs(change ?? 0), { location, change, basis, step, row });
+      else if (waiting.length < WAITING_ROWS) waiting.push({ location, change, basis, step, row, waiting: true });
     }
-    entries.sort((a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0));
-    this.count = entries.length;
-    const waiting = entries.filter((entry) => entry.waiting).slice(0, WAITING_ROWS);
-    const changes = entries.filter((entry) => !entry.waiting).slice(0, ROWS - waiting.length);
-    return [...changes, ...waiting];
+    return [...changes.entries().slice(0, ROWS - waiting.length), ...waiting];
   }
 
   #footnote(count, { dataset, query, basis }) {
@@ -103,6 +103,30 @@ export class LocationList {
     const row = rows.find((node) => Number(node.dataset.index) === location?.index) ?? rows[0];
     for (const node of rows) node.tabIndex = node === row ? 0 : -1;
     row?.focus();
+  }
+}
+
+// The entries of the largest sizes, the first of equal ones; only those that may be among them are sorted.
+class Largest {
+  constructor(count) {
+    Object.assign(this, { count, candidates: [], least: -1 });
+  }
+
+  add(size, entry) {
+    if (size <= this.least) return;
+    this.candidates.push({ size, entry });
+    if (this.candidates.length >= 20 * this.count) this.#cut();
+  }
+
+  entries() {
+    this.#cut();
+    return this.candidates.map(({ entry }) => entry);
+  }
+
+  #cut() {
+    this.candidates.sort((a, b) => b.size - a.size);
+    this.candidates.length = Math.min(this.candidates.length, this.count);
+    if (this.candidates.length === this.count) this.least = this.candidates.at(-1).size;
   }
 }
 

@@ -3,8 +3,8 @@
 import { showAccuracy, showAccuracyError, showNoAccuracy } from "./accuracy.js";
 import { connectControls } from "./controls.js";
 import { Poller } from "./data/polling.js";
-import { latestOnly, requestJson } from "./data/requests.js";
-import { loadDataset, readForecast } from "./data/responses.js";
+import { latestOnly, pause, requestJson } from "./data/requests.js";
+import { loadDataset, loadForecast, loadNeighbours } from "./data/responses.js";
 import { ageSeconds, originText, statusOf } from "./data/status.js";
 import { byId } from "./dom.js";
 import { loadTiles } from "./map/tiles.js";
@@ -13,6 +13,7 @@ import { LocationList } from "./list.js";
 import { LocationPanel } from "./location/panel.js";
 import {
   showAdded,
+  showClusters,
   showDoubtful,
   showDownloadLink,
   showLegend,
@@ -24,7 +25,7 @@ import {
   showTotals,
 } from "./map/annotations.js";
 import { LocationMap } from "./map/map.js";
-import { encode } from "./map/scales.js";
+import { encode, marksOf } from "./map/scales.js";
 import { showRun } from "./run.js";
 
 const state = {
@@ -47,7 +48,7 @@ const map = new LocationMap({
   dots: byId("dots"),
   selected: select,
   hovered: (location, at) => showTooltip(location, at, state, map.view),
-  moved: (view) => state.dataset && showScaleBar(view, state.dataset.layout.located),
+  moved: showMoved,
 });
 const list = new LocationList({ hovered: (location) => map.hover(location), selected: select });
 const panel = new LocationPanel(select);
@@ -56,16 +57,15 @@ const latestRun = latestOnly();
 let ledger = null; // of the challenger, as of the last accuracy
 const poller = new Poller(fetchForecast, onResponse, onFailure);
 
-async function fetchForecast(etag) {
-  const response = await requestJson("v1/forecast", { etag }).catch((error) => fetchLastPossible(error, etag));
-  return { ...response, dataset: response.same ? state.dataset : await datasetOf(response.body) };
+function fetchForecast(etag) {
+  return loadForecast("v1/forecast", { etag, datasetOf }).catch((error) => fetchLastPossible(error, etag));
 }
 
 // Without recent data there is no forecast of now. The service names the last time that it can forecast from.
 async function fetchLastPossible(error, etag) {
   if (!error.lastOrigin) throw error;
   const path = `v1/forecast?at=${encodeURIComponent(error.lastOrigin)}`;
-  const response = await requestJson(path, { etag }).catch(() => {
+  const response = await loadForecast(path, { etag, datasetOf }).catch(() => {
     throw error;
   });
   return { ...response, isOld: true };
@@ -78,11 +78,12 @@ async function datasetOf(body) {
   return body.data_version === forecast.data_version ? dataset : loadDataset(dataset);
 }
 
-function onResponse({ same, body, dataset, isOld = false }) {
+function onResponse(response) {
+  const { same, isOld = false, dataset = state.dataset } = response;
   const now = Date.now();
   const forecast = same
-    ? { ...state.forecast, data_age_seconds: ageSeconds(state.forecast, state.receivedAt, now) }
-    : readForecast(body, dataset);
+    ? Object.assign(state.forecast, { data_age_seconds: ageSeconds(state.forecast, state.receivedAt, now) })
+    : response.forecast;
   const changed = identity(forecast) !== identity(state.forecast);
   if (dataset !== state.dataset) map.show(dataset);
   Object.assign(state, { dataset, forecast, isOld, receivedAt: now, interval: poller.interval, problem: null });
@@ -166,6 +167,22 @@ function open(location) {
   if (changed) panel.open(location);
   showPanel();
   panel.load();
+  if (!state.dataset.isWhole) showNeighbours(location);
+}
+
+// Of many locations, the neighbours of each are asked for when it is opened; without them the rest is shown.
+async function showNeighbours(location) {
+  const { dataset } = state;
+  await loadNeighbours(dataset, location).catch(() => {});
+  if (state.selected !== location || state.dataset !== dataset) return;
+  map.repaint(false);
+  showPanel();
+}
+
+function showMoved(view, areClustersDrawn) {
+  if (!state.dataset) return;
+  showScaleBar(view, state.dataset.layout.located);
+  showClusters(areClustersDrawn);
 }
 
 function close() {
@@ -178,13 +195,23 @@ function close() {
   showList();
 }
 
+// Of many locations, each part is drawn in a task of its own, so that the page answers in between.
 function showAll() {
   if (!state.forecast) return;
   showTime(state.forecast, state.dataset, state.step);
-  showTotals(state.forecast, state.dataset, state.step);
-  showMap();
-  showList();
-  showPanel();
+  const parts = [showMap, () => showTotals(state.forecast, state.dataset, state.step), showList, showPanel];
+  if (state.dataset.isWhole) for (const show of parts) show();
+  else showInTurn(parts);
+}
+
+let turns = 0;
+async function showInTurn(parts) {
+  const turn = ++turns; // a later call replaces what this one has not drawn yet
+  for (const show of parts) {
+    await pause();
+    if (turn !== turns) return;
+    show();
+  }
 }
 
 function showPanel() {
@@ -197,9 +224,7 @@ function showList() {
 
 function showMap() {
   const encoded = encode(state, dark.matches);
-  const { locations } = state.dataset;
-  const doubtful = locations.filter(({ id }) => state.forecast.rows.get(id)?.degraded);
-  const added = locations.filter(({ isNew }) => isNew);
+  const { doubtful, added } = marksOf(state);
   map.update({ ...encoded, doubtful, added });
   showLegend(encoded, state);
   showDoubtful(doubtful);

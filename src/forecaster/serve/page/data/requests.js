@@ -4,15 +4,15 @@ const TIMEOUT_MS = 10_000;
 
 export class ServiceError extends Error {
   // lastOrigin: the last time from which the service can forecast, if data for a forecast of now is missing
-  constructor(message, { retrySeconds = 0, lastOrigin = null } = {}) {
+  constructor(message, { status = 0, retrySeconds = 0, lastOrigin = null } = {}) {
     super(message);
-    Object.assign(this, { retrySeconds, lastOrigin });
+    Object.assign(this, { status, retrySeconds, lastOrigin });
   }
 }
 
 export class InvalidResponse extends Error {}
 
-// Returns { same: true } where the response has not changed since the ETag.
+// Returns { same: true } where the response has not changed since the ETag; `next` is the path of the next page.
 export async function requestJson(path, { etag = null, signal = null } = {}) {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
@@ -26,7 +26,7 @@ async function fetchJson(path, etag, signal) {
   // no-store: the browser's own cache would answer in place of the service.
   const headers = etag ? { "If-None-Match": etag } : {};
   const response = await fetch(path, { headers, signal, cache: "no-store" });
-  const caching = { etag: response.headers.get("ETag"), seconds: maxAge(response) };
+  const caching = { etag: response.headers.get("ETag"), seconds: maxAge(response), next: nextPage(response) };
   if (response.status === 304) return { ...caching, same: true, etag };
   if (!response.ok) throw await errorOf(response);
   return { ...caching, same: false, body: await response.json() };
@@ -44,13 +44,24 @@ async function errorOf(response) {
   const detail = typeof problem?.detail === "string" ? `: ${problem.detail}` : "";
   const retrySeconds = Number(response.headers.get("Retry-After")) || 0;
   const lastOrigin = response.headers.get("X-Forecast-origin");
-  return new ServiceError(`the service answered ${response.status}${detail}`, { retrySeconds, lastOrigin });
+  return new ServiceError(`the service answered ${response.status}${detail}`, { status: response.status, retrySeconds, lastOrigin });
 }
 
 // The max-age of the response in seconds, or null.
 function maxAge(response) {
   const match = /max-age=(\d+)/.exec(response.headers.get("Cache-Control") ?? "");
   return match && Number(match[1]) > 0 ? Number(match[1]) : null;
+}
+
+// The path of the next page, relative to this one: the service may lie below a path of its host. Null on the last.
+function nextPage(response) {
+  const match = /^<\/(.*)>; rel="next"$/.exec(response.headers.get("Link") ?? "");
+  return match && match[1];
+}
+
+// Lets the browser draw and answer before what follows.
+export function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 // Runs one request at a time: a new one aborts the one before, which then returns undefined.

@@ -2,7 +2,7 @@
 
 import { isTime } from "../format.js";
 import { projectLocations } from "../map/projection.js";
-import { InvalidResponse, requestJson } from "./requests.js";
+import { InvalidResponse, pause, requestJson } from "./requests.js";
 
 function check(condition, field) {
   if (!condition) throw new InvalidResponse(`the answer has no usable ${field}`);
@@ -16,19 +16,48 @@ const areTimes = (steps) =>
 
 const NEW_LOCATION = "new location"; // the service's word for a location that the run was not trained on
 
+// Of many locations, everything comes in pages: none takes so long to read that the page stands still.
+const PAGE = 5_000; // locations
+const TRIES = 3; // of pages whose data changed on the way
+
 // The data of a run: its locations with their position on the map, and the neighbours of each. `current` is
-// returned if the service has the same locations still.
+// returned if the service has the same locations still. Of more than one page of locations, the neighbours are not
+// there before `loadNeighbours`.
 export async function loadDataset(current = null) {
-  const locations = await requestJson("v1/locations", { etag: current?.etag });
-  if (locations.same) return current;
-  const graph = await requestJson("v1/graph");
-  const dataset = { ...readLocations(locations.body), etag: locations.etag };
-  dataset.locations.forEach((location, index) => {
-    Object.assign(location, { index, searchText: `${location.name} ${location.id}`.toLowerCase() });
-  });
-  const byId = new Map(dataset.locations.map((location) => [location.id, location]));
-  const neighbours = resolveIds(readGraph(graph.body), byId);
-  return { ...dataset, byId, neighbours, layout: projectLocations(dataset.locations) };
+  const first = await requestJson(`v1/locations?limit=${PAGE}`, { etag: current?.etag });
+  if (first.same) return current;
+  const dataset = { ...readMeaning(first.body), etag: first.etag, locations: [], byId: new Map(), isWhole: !first.next };
+  for (let page = first; page; page = page.next && (await requestJson(page.next))) addLocations(dataset, page.body);
+  const neighbours = dataset.isWhole ? resolveIds(readGraph((await requestJson("v1/graph")).body), dataset.byId) : new Map();
+  if (!dataset.isWhole) await pause();
+  return { ...dataset, neighbours, layout: projectLocations(dataset.locations) };
+}
+
+// Adds the neighbours of a location, unless they are there.
+export async function loadNeighbours({ isWhole, neighbours, byId }, { id }) {
+  if (isWhole || neighbours.has(id)) return;
+  const graph = await requestJson(`v1/graph?location=${encodeURIComponent(id)}`);
+  neighbours.set(id, resolveIds(readGraph(graph.body), byId).get(id) ?? []);
+}
+
+// A forecast with the rows of all pages, and its dataset, which `datasetOf` returns for the first page.
+export async function loadForecast(path, { etag, datasetOf }, tries = TRIES) {
+  const first = await requestJson(`${path}${path.includes("?") ? "&" : "?"}limit=${PAGE}`, { etag });
+  if (first.same) return first;
+  const dataset = await datasetOf(first.body);
+  const forecast = readForecast(first.body, dataset);
+  try {
+    for (let next = first.next; next; ) {
+      const page = await requestJson(next);
+      addRows(forecast, page.body, dataset);
+      next = page.next;
+    }
+  } catch (error) {
+    if (error.status !== 409 || tries <= 1) throw error;
+    return loadForecast(path, { etag, datasetOf }, tries - 1); // from newer data
+  }
+  if (first.next) await pause();
+  return { ...first, dataset, forecast };
 }
 
 // Ids become locations; edges to unknown ids are left out.
@@ -38,17 +67,25 @@ function resolveIds(neighbours, byId) {
   return new Map([...neighbours].map(([id, edges]) => [id, resolve(edges)]));
 }
 
-function readLocations(body) {
+function readMeaning(body) {
   check(Array.isArray(body?.locations) && body.locations.length > 0, "locations");
+  check(Number.isFinite(body.step_minutes), "step");
+  return { zone: body.zone, kind: body.kind, minutes: body.step_minutes, ...interval(body) };
+}
+
+function addLocations({ locations, byId }, body) {
+  check(Array.isArray(body?.locations), "locations");
   check(
     body.locations.every((location) => typeof location?.id === "string"),
     "location ids",
   );
-  check(Number.isFinite(body.step_minutes), "step");
-  const locations = body.locations.map(({ id, name, lat, lon, mean, fallback, new: isNew }) => {
-    return { id, name: String(name || id), lat, lon, mean: mean ?? 0, fallback, isNew: isNew === true };
-  });
-  return { locations, zone: body.zone, kind: body.kind, minutes: body.step_minutes, ...interval(body) };
+  for (const { id, name: given, lat, lon, mean, fallback, new: isNew } of body.locations) {
+    const [name, index] = [String(given || id), locations.length];
+    const searchText = `${name} ${id}`.toLowerCase();
+    const location = { id, name, lat, lon, mean: mean ?? 0, fallback, isNew: isNew === true, index, searchText };
+    locations.push(location);
+    byId.set(id, location);
+  }
 }
 
 // The outermost quantiles bound the interval: 0.1 and 0.9 → q10, q90, coverage 0.8
@@ -66,22 +103,27 @@ export function quantileColumn(level) {
 export function readForecast(body, dataset) {
   check(areTimes(body?.steps) && body.steps.length > 0, "steps");
   check(isTime(body.origin) && isTime(body.origin_local) && Number.isFinite(body.data_age_seconds), "origin");
-  check(Array.isArray(body.forecasts), "forecasts");
-  const length = body.steps.length;
-  const rows = new Map();
+  const forecast = { ...body, rows: new Map() };
+  addRows(forecast, body, dataset);
+  return forecast;
+}
+
+function addRows(forecast, body, dataset) {
+  check(Array.isArray(body?.forecasts), "forecasts");
+  check(body.data_version === forecast.data_version && body.origin === forecast.origin, "page");
+  const length = forecast.steps.length;
   for (const row of body.forecasts) {
     check(isSeries(row?.y_hat, length), "forecast");
-    rows.set(row.id, {
+    forecast.rows.set(row.id, {
       forecast: row.y_hat,
       low: optional(row[dataset.low], length),
       high: optional(row[dataset.high], length),
       weekBefore: optional(row.usual, length),
-      days: dayTotals(row.days, body.days, dataset),
+      days: dayTotals(row.days, forecast.days, dataset),
       last: isNumber(row.last) ? row.last : null,
       degraded: doubts(row.degraded), // implausible, repeated or missing values
     });
   }
-  return { ...body, rows };
 }
 
 // The totals of each day with its interval; empty if the horizon is shorter than a day

@@ -157,7 +157,8 @@ export class LocationPanel {
       button.addEventListener("click", () => this.onSelect(location));
       return element("li", "", button);
     });
-    const none = element("li", "quiet", "No edges to other locations.");
+    const isLoaded = dataset.isWhole || dataset.neighbours.has(this.location.id);
+    const none = element("li", "quiet", isLoaded ? "No edges to other locations." : "Not loaded yet.");
     byId("neighbours").replaceChildren(...(rows.length ? rows : [none]));
   }
 }

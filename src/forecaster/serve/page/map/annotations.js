@@ -134,6 +134,10 @@ export function showAdded(locations, { rows }) {
     `+ marks ${countText(locations.length, "new location")}` + (waiting ? `, ${waiting} ${WAITING}` : "");
 }
 
+export function showClusters(areDrawn) {
+  byId("clusters").hidden = !areDrawn;
+}
+
 export function showScaleBar(view, located) {
   const km = gridKm(view);
   byId("distance").textContent = km < 1 ? `${numberText(1000 * km)} m` : `${numberText(km)} km`;
@@ -141,21 +145,36 @@ export function showScaleBar(view, located) {
   byId("length").parentElement.hidden = located.length === 0;
 }
 
-export function showTooltip(location, at, { forecast, step }, { width, height }) {
+// location: or a cluster
+export function showTooltip(location, at, { forecast, step, colour }, { width, height }) {
   const tip = byId("tip");
   tip.hidden = !location;
   if (!location) return;
-  const row = forecast?.rows.get(location.id);
+  const lines = location.count ? clusterLines(location, colour) : locationLines(location, forecast?.rows.get(location.id), step);
+  tip.replaceChildren(...lines);
+  const left = at[0] > width / 2;
+  tip.style.left = left ? "" : `${at[0] + 18}px`;
+  tip.style.right = left ? `${width - at[0] + 18}px` : "";
+  tip.style.top = `${Math.min(Math.max(at[1] - 20, 6), height - 80)}px`;
+}
+
+function locationLines(location, row, step) {
   const interval = intervalText(row?.low?.[step], row?.high?.[step]);
-  tip.replaceChildren(
+  return [
     element("strong", "", location.name),
     element("span", "", `forecast ${numberText(row?.forecast[step])}${interval && ` (${interval})`}`),
     ...(location.isNew ? [element("span", "new", `+ ${newText(row)}`)] : []),
     element("span", "", `now ${numberText(row?.last)} · a week before ${numberText(row?.weekBefore?.[step])}`),
     ...(row?.degraded ? [element("span", "doubt", `! ${row.degraded}`)] : []),
-  );
-  const left = at[0] > width / 2;
-  tip.style.left = left ? "" : `${at[0] + 18}px`;
-  tip.style.right = left ? `${width - at[0] + 18}px` : "";
-  tip.style.top = `${Math.min(Math.max(at[1] - 20, 6), height - 80)}px`;
+  ];
+}
+
+function clusterLines({ count, known, mean }, colour) {
+  const [text, what] = colour === "value" ? [numberText, "forecast"] : [signedText, "change"];
+  const unknown = count - known;
+  return [
+    element("strong", "", countText(count, "location")),
+    element("span", "", `mean ${what} ${text(mean)}${unknown ? `, unknown of ${countText(unknown, "location")}` : ""}`),
+    element("span", "", "select to open"),
+  ];
 }

@@ -1,5 +1,6 @@
-// Paints the map: dots, edges and rings on one canvas, the background on another.
+// Paints the map: dots, clusters, edges and rings on one canvas, the background on another.
 
+import { shortCountText } from "../format.js";
 import { LAND_MARGIN } from "./projection.js";
 import { roundUp, shade } from "./scales.js";
 
@@ -10,6 +11,7 @@ const MARK_RADIUS = 7; // pixels
 const BEND = 0.12; // of an edge, times its length
 const ARROW = 4; // pixels from the middle of an arrow to its tip, at least
 const FULL_CIRCLE = 2 * Math.PI;
+const CLUSTER_RADIUS = [9, 3]; // pixels of the circle of one location, and for every tenfold more
 
 export function radiusOf(share, view) {
   const available = Math.min(Math.max(0.75 * view.spacing * view.scale, 3.2), LARGEST);
@@ -37,6 +39,45 @@ export function paintDots(context, view, locations, order, { sizes, shades, colo
     context.fill();
     if (detailed || !hasValue) context.stroke();
   }
+}
+
+export function clusterRadius({ count, square }, view) {
+  const [least, more] = CLUSTER_RADIUS;
+  return Math.min(least + more * Math.log10(count), 0.46 * square.size * view.scale);
+}
+
+// The mean position of a cluster's locations, so far inside its square that circles do not overlap.
+export function clusterCentre(cluster, view) {
+  const { square } = cluster;
+  const room = square.size / 2 - clusterRadius(cluster, view) / view.scale;
+  const within = (value, middle) => Math.min(Math.max(value, middle - room), middle + room);
+  return { x: within(cluster.x, square.x), y: within(cluster.y, square.y) };
+}
+
+// Circles with the number of their locations, in the colour of their mean; without values: empty rings
+export function paintClusters(context, view, clusters, { scale, colours, inks, rim, ink, card }) {
+  Object.assign(context, { textAlign: "center", textBaseline: "middle", strokeStyle: rim, lineWidth: 1 });
+  for (const cluster of clusters) {
+    const radius = clusterRadius(cluster, view);
+    const [x, y] = view.toScreen(clusterCentre(cluster, view));
+    const share = cluster.mean === null ? null : scale.at(cluster.mean);
+    traceCircle(context, x, y, radius);
+    context.fillStyle = share === null ? card : shade(colours, share);
+    context.fill();
+    context.stroke();
+    context.fillStyle = share === null ? ink : shade(inks, share);
+    context.font = `600 ${Math.min(12, Math.max(0.78 * radius, 8))}px system-ui, sans-serif`;
+    context.fillText(shortCountText(cluster.count), x, y + 0.5);
+  }
+}
+
+// Black or white, whichever contrasts more: at least 4.5 to 1 on any colour.
+export function inkOn(colour) {
+  const [red, green, blue] = colour.match(/\d+/g).map((part) => {
+    const value = part / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
 // edges: [{ from, to, share, directed }] with the strength relative to the strongest
@@ -71,9 +112,9 @@ function paintArrow(context, [x, y], [ex, ey], size) {
   context.restore();
 }
 
-export function paintRing(context, view, location, share, { width, colour }) {
+export function paintRing(context, view, location, radius, { width, colour }) {
   const [x, y] = view.toScreen(location);
-  traceCircle(context, x, y, radiusOf(share, view) + 2 + width / 2);
+  traceCircle(context, x, y, radius + 2 + width / 2);
   context.lineWidth = width;
   context.strokeStyle = colour;
   context.stroke();
@@ -114,18 +155,26 @@ export function makeGlow(colour) {
 // The background: tiles of a base map, or land around the locations and a grid in kilometres.
 
 const COAST_WIDTH = 2; // pixels
+const LAND_SQUARE = 20; // pixels
 const GRID_SPACING = 95; // pixels between lines, at least
 
-export function paintBackground(canvas, view, locations, tiles, world) {
+// layout: { located, land, world }; land: the index of many locations, whose squares stand for them
+export function paintBackground(canvas, view, { located, land, world }, tiles) {
   const style = getComputedStyle(canvas);
   const context = canvas.getContext("2d");
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
   context.clearRect(0, 0, view.width, view.height);
   if (tiles) return tiles.paint(context, view, world, matchMedia("(prefers-color-scheme: dark)").matches);
-  const reach = Math.max(LAND_MARGIN * view.spacing * view.scale, 9);
-  paintDiscs(context, view, locations, reach + COAST_WIDTH, style.getPropertyValue("--coast"));
-  paintDiscs(context, view, locations, reach, style.getPropertyValue("--land"));
-  if (locations.length) paintGrid(context, view, style.getPropertyValue("--grid"));
+  const reach = Math.max(LAND_MARGIN * view.spacing * view.scale, land ? 0.75 * LAND_SQUARE : 9);
+  const points = land ? landPoints(land, located, view, reach) : located;
+  paintDiscs(context, view, points, reach + COAST_WIDTH, style.getPropertyValue("--coast"));
+  paintDiscs(context, view, points, reach, style.getPropertyValue("--land"));
+  if (located.length) paintGrid(context, view, style.getPropertyValue("--grid"));
+}
+
+function landPoints(land, located, view, reach) {
+  const { single, clusters } = land.cover(view, LAND_SQUARE, reach + COAST_WIDTH);
+  return [...clusters, ...single.map((i) => located[i])];
 }
 
 // Overlapping discs: their union is the land, its rim the coast.

@@ -1,20 +1,30 @@
 // Positions of locations in kilometres east and north, in the projection of web maps (Mercator): kilometres
 // are true at the middle latitude. Those without coordinates are arranged in a grid below the others.
 
+import { ClusterIndex } from "./clusters.js";
+
 export const LAND_MARGIN = 1.9; // land around a location, in multiples of the spacing
 const KM_PER_DEGREE = 111.2;
 const NORTHMOST = 85; // degrees; the poles lie at infinity
 
 const hasCoordinates = ({ lat, lon }) => Number.isFinite(lat) && Number.isFinite(lon);
 
+const MANY = 8_000; // locations, from which neighbours are drawn as clusters
+const SAMPLED = 300; // locations whose nearest neighbour is looked for
+
 // Sets x and y of every location; returns those with coordinates, the number of others, the typical distance
-// between neighbours and the kilometres around the world (null without coordinates).
+// between neighbours, the kilometres around the world (null without coordinates), the extent of all locations and,
+// of many, the index of their clusters and that of the land.
 export function projectLocations(locations) {
   const located = locations.filter(hasCoordinates);
   const unlocated = locations.filter((location) => !hasCoordinates(location));
   const world = located.length ? project(located) : null;
   arrangeInGrid(unlocated, located);
-  return { located, unlocated: unlocated.length, spacing: medianSpacing(locations), world };
+  const bounds = [extent(locations.map(({ x }) => x)), extent(locations.map(({ y }) => y))];
+  const index = locations.length > MANY ? new ClusterIndex(locations) : null;
+  const land = index && unlocated.length ? new ClusterIndex(located) : index;
+  const spacing = median(index ? index.nearestDistances(SAMPLED) : nearestDistances(locations));
+  return { located, unlocated: unlocated.length, spacing, world, bounds, index, land };
 }
 
 function project(locations) {
@@ -55,12 +65,15 @@ export function extent(values) {
   return values.reduce(([min, max], v) => [Math.min(min, v), Math.max(max, v)], [Infinity, -Infinity]);
 }
 
-// Median distance to the nearest other location in kilometres, from a sample of a few hundred.
-function medianSpacing(locations) {
-  const every = Math.ceil(locations.length / 300);
-  const nearest = locations.filter((_, i) => i % every === 0).map((location) => nearestDistance(location, locations));
-  const distances = nearest.filter((d) => Number.isFinite(d) && d > 0).sort((a, b) => a - b);
-  return distances.length ? distances[Math.floor(distances.length / 2)] : 1;
+function median(distances) {
+  const finite = distances.filter((d) => Number.isFinite(d) && d > 0).sort((a, b) => a - b);
+  return finite.length ? finite[Math.floor(finite.length / 2)] : 1;
+}
+
+// The distances to the nearest other location in kilometres, from a sample of a few hundred.
+function nearestDistances(locations) {
+  const every = Math.ceil(locations.length / SAMPLED);
+  return locations.filter((_, i) => i % every === 0).map((location) => nearestDistance(location, locations));
 }
 
 function nearestDistance(location, locations) {

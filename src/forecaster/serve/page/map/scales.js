@@ -61,19 +61,50 @@ export function changeScale(values) {
   return { at: (value) => 0.5 + 0.5 * root(value), ticks: [-max, 0, max], max };
 }
 
-// Sizes and shades of all locations at a step. The scales span all steps, so that steps can be compared.
+const SAMPLED = 10_000; // locations by which scales are chosen, evenly spaced in the order of the data
+const madeOf = new WeakMap(); // forecast → what is made of it once, by name
+
+// Sizes and shades of all locations at a step, and the values that the shades are of. The scales span all steps, so
+// that steps can be compared.
 export function encode({ forecast, dataset, step, colour, basis }, dark) {
-  const rows = dataset.locations.map(({ id }) => forecast.rows.get(id));
-  const everyStep = (valueOf) => rows.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k)));
-  const valueOf = (row, k) => row?.forecast[k] ?? null;
-  const changeAt = (row, k) => changeOf(row, k, basis);
-  const values = valueScale(everyStep(valueOf), dataset.kind);
-  const sizes = rows.map((row) => shareOf(values, valueOf(row, step)));
+  const rows = once(forecast, "rows", () => dataset.locations.map(({ id }) => forecast.rows.get(id)));
+  const valueAt = (row, k) => row?.forecast[k] ?? null;
+  const sizeScale = scaleOf(forecast, "value", rows, (values) => valueScale(values, dataset.kind), valueAt);
+  const values = rows.map((row) => valueAt(row, step));
+  const sizes = values.map((value) => shareOf(sizeScale, value));
   const colours = palette(colour, dark);
-  if (colour === "value") return { sizes, shades: sizes, colours, scale: values };
+  if (colour === "value") return { sizes, shades: sizes, values, colours, scale: sizeScale };
+  const changeAt = (row, k) => changeOf(row, k, basis);
   // A change from an implausible value must not set the scale.
-  const changes = changeScale(everyStep((row, k) => (row?.degraded ? null : changeAt(row, k))));
-  return { sizes, shades: rows.map((row) => shareOf(changes, changeAt(row, step))), colours, scale: changes };
+  const trusted = (row, k) => (row?.degraded ? null : changeAt(row, k));
+  const scale = scaleOf(forecast, basis, rows, changeScale, trusted);
+  const changes = rows.map((row) => changeAt(row, step));
+  return { sizes, shades: changes.map((change) => shareOf(scale, change)), values: changes, colours, scale };
+}
+
+// The locations with doubtful values, and the new ones.
+export function marksOf({ forecast, dataset: { locations } }) {
+  return once(forecast, "marks", () => ({
+    doubtful: locations.filter(({ id }) => forecast.rows.get(id)?.degraded),
+    added: locations.filter(({ isNew }) => isNew),
+  }));
+}
+
+// The scale of a forecast: it is the same at every step.
+function scaleOf(forecast, name, rows, choose, valueOf) {
+  return once(forecast, name, () => {
+    const every = Math.ceil(rows.length / SAMPLED);
+    const sample = rows.filter((_, i) => i % every === 0);
+    return choose(sample.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k))));
+  });
+}
+
+// What is made once of a forecast.
+function once(forecast, name, make) {
+  if (!madeOf.has(forecast)) madeOf.set(forecast, new Map());
+  const made = madeOf.get(forecast);
+  if (!made.has(name)) made.set(name, make());
+  return made.get(name);
 }
 
 function shareOf(scale, value) {

@@ -1,8 +1,9 @@
 // The visible part of the map: pan, zoom and pinch.
 
-import { extent, LAND_MARGIN } from "./projection.js";
+import { LAND_MARGIN } from "./projection.js";
 
 const MAX_ZOOM = 60; // times the scale that shows all locations
+const APART = 60; // pixels between neighbours that can be reached, too
 const MARGIN = 0.96; // share of the screen for all locations and the land around them
 const CLICK = 5; // pixels that a pointer may move during a click
 
@@ -10,7 +11,7 @@ export class Viewport {
   // `changed` is called after pan and zoom; `hovered` and `clicked` with a point in pixels.
   constructor(node, { changed, hovered, clicked }) {
     Object.assign(this, { node, changed, hovered, clicked });
-    Object.assign(this, { scale: 1, fit: 1, spacing: 1, left: 0, top: 0, width: 1, height: 1 });
+    Object.assign(this, { scale: 1, fit: 1, spacing: 1, bounds: null, left: 0, top: 0, width: 1, height: 1 });
     this.pointers = new Map();
     this.moved = 0;
     this.#listen();
@@ -25,30 +26,44 @@ export class Viewport {
   }
 
   // A view of all locations keeps showing all; otherwise the centre stays.
-  resize(width, height, locations) {
+  resize(width, height) {
     const whole = this.scale === this.fit;
     this.left += (this.width - width) / 2 / this.scale;
     this.top -= (this.height - height) / 2 / this.scale;
     Object.assign(this, { width, height });
-    if (whole) this.showAll(locations);
+    if (whole) this.showAll();
     else this.changed();
   }
 
-  showAll(locations) {
-    if (!locations.length) return;
-    const [west, east] = extent(locations.map(({ x }) => x));
-    const [south, north] = extent(locations.map(({ y }) => y));
+  showAll() {
+    if (!this.bounds) return;
+    this.fit = this.#fitting(this.bounds);
+    this.#show(this.bounds, this.fit);
+  }
+
+  // Shows an area: [west, east], [south, north] in kilometres.
+  showArea(bounds) {
+    this.#show(bounds, Math.min(this.#fitting(bounds), this.#deepest()));
+  }
+
+  #fitting([[west, east], [south, north]]) {
     const margin = 2 * LAND_MARGIN * this.spacing;
-    const across = this.width / (east - west + margin);
-    const along = this.height / (north - south + margin);
-    this.fit = this.scale = MARGIN * Math.min(across, along);
-    this.left = (west + east) / 2 - this.width / 2 / this.scale;
-    this.top = (south + north) / 2 + this.height / 2 / this.scale;
+    return MARGIN * Math.min(this.width / (east - west + margin), this.height / (north - south + margin));
+  }
+
+  #show([[west, east], [south, north]], scale) {
+    this.scale = scale;
+    this.left = (west + east) / 2 - this.width / 2 / scale;
+    this.top = (south + north) / 2 + this.height / 2 / scale;
     this.changed();
   }
 
+  #deepest() {
+    return Math.max(this.fit * MAX_ZOOM, APART / this.spacing);
+  }
+
   zoom(factor, x = this.width / 2, y = this.height / 2) {
-    const scale = Math.min(Math.max(this.scale * factor, this.fit * 0.7), this.fit * MAX_ZOOM);
+    const scale = Math.min(Math.max(this.scale * factor, this.fit * 0.7), this.#deepest());
     this.left += x / this.scale - x / scale;
     this.top -= y / this.scale - y / scale;
     this.scale = scale;
@@ -61,8 +76,9 @@ export class Viewport {
     this.changed();
   }
 
-  // Centres a location unless it is visible already.
-  reveal(location) {
+  // Centres a location unless it is visible already; at a smaller scale than `least` it is zoomed to.
+  reveal(location, least = 0) {
+    if (this.scale < least) this.zoom(least / this.scale);
     const [x, y] = this.toScreen(location);
     const inside = x > 20 && y > 20 && x < this.width - 20 && y < this.height - 20;
     if (!inside) this.pan(this.width / 2 - x, this.height / 2 - y);
