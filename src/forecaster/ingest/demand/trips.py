@@ -23,6 +23,7 @@ from forecaster.ingest.demand.plan import (
     HourRules,
     classify,
     count_cells,
+    count_cells_apart,
     count_hours,
     count_times,
     reason_of,
@@ -233,9 +234,13 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {Path(item.name).name}")
         with trips.scan(item) as scan:
-            counts = scan.run(count_cells(_rows(trips, item, scan)))
-            malformed = MalformedRows() if isinstance(scan, QueryScan) else scan.malformed()
-        read = sum(counts["rows"].to_pylist())
+            rows, malformed = _rows(trips, item, scan), MalformedRows()
+            if isinstance(scan, QueryScan):
+                tables = [scan.run(query) for query in count_cells_apart(rows)]
+            else:
+                tables, malformed = [scan.run(count_cells(rows))], scan.malformed()
+        counts = pa.concat_tables(tables, promote_options="permissive")
+        read = pa.compute.sum(counts["rows"]).as_py() or 0
         # A stray quote swallows lines up to the next one: lines that were not read are malformed.
         unread = max(malformed.rows, (item.lines or 0) - read)
         row_counts.rows_in += unread + read
