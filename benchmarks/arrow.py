@@ -62,14 +62,16 @@ def _compare(url: str, pid: int, path: str) -> tuple[list[str], list[Result]]:
         rows["ds"] = [steps] * len(rows)
         return rows.explode([*numbers, "ds"])
 
-    jobs: dict[str, Callable[[], object]] = {
+    read: dict[str, Callable[[], object]] = {
         "arrow": arrow,
         "json": lambda: json.loads(ask("application/json")),
+    }
+    frames: dict[str, Callable[[], object]] = {
         "arrow as a data frame": lambda: arrow().to_pandas(),
         "json as a data frame": table_of_json,
     }
-    repeats = 20 if OPTIONS.quick else 200
-    passed = medians(jobs, repeats)
+    jobs, repeats = read | frames, 20 if OPTIONS.quick else 200
+    passed = medians(read, repeats) | medians(frames, repeats)  # pandas would leave cold caches
     many = {name: partial(_repeat, job) for name, job in jobs.items()}
     used = medians(many, repeats // 20, lambda: processor_seconds(pid) / MANY)
     sizes = {"arrow": len(ask(ARROW)), "json": len(ask("application/json"))}

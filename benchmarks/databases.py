@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from io import StringIO
+from io import BytesIO, StringIO
 from math import inf
 from pathlib import Path
 
@@ -52,7 +52,7 @@ FROM (SELECT *, CASE WHEN pickup_datetime IS NULL THEN 2
       FROM trips) AS judged GROUP BY 1, 2, 3
 """  # noqa: S608 (our own)
 HOURS_SQL = f"""
-SELECT location, floor(extract(epoch FROM pickup_datetime) / 3600)::bigint AS hour, count(*) AS n
+SELECT location, floor(date_part('epoch', pickup_datetime) / 3600)::bigint AS hour, count(*) AS n
 FROM trips JOIN lookup ON round(pickup_latitude * 10000)::bigint = a
                       AND round(pickup_longitude * 10000)::bigint = b
 WHERE {{within}} AND {YEAR} AND NOT ({AUTUMN}) AND NOT ({SPRING}) GROUP BY 1, 2
@@ -136,12 +136,11 @@ def by_hand(server: Server, sql: str, lookup: pa.Table | None = None) -> pa.Tabl
             with cursor.copy("COPY lookup FROM STDIN (FORMAT csv)") as copy:
                 copy.write(sink.getvalue().to_pybytes())
             cursor.execute("ANALYZE lookup")
-        sink = pa.BufferOutputStream()
+        sink = BytesIO()
         rows = f"COPY ({sql.format(within=box)}) TO STDOUT (FORMAT csv, HEADER)"
         with cursor.copy(rows) as copy:
-            for block in copy:
-                sink.write(block)
-    return pa.csv.read_csv(pa.BufferReader(sink.getvalue()))
+            sink.writelines(copy)
+    return pa.csv.read_csv(pa.BufferReader(sink.getbuffer()))
 
 
 def _choose_cells(cells: pa.Table) -> pa.Table:

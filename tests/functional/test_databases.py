@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -154,6 +155,53 @@ def test_trips_of_database_files_give_the_panel_of_their_file(
         code, _, errors = ingest(run, trips, url, out, "--query", query, *columns)
         assert code == 0, errors
         assert same(Panel.open(out), panel)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "duckdb", "sqlite"])
+def test_trips_of_a_database_cover_the_first_event_to_the_last(
+    kind: str,
+    tmp_path: Path,
+    run: Run,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORECASTER_DATABASE_PASSWORD", PASSWORD)
+    times = pd.date_range("2015-10-20 06:00", "2015-10-23 09:20", freq="7min")  # ends in an hour
+    times = times[times.day != 22]
+    rows = [f"('{time}', -74.0, 40.7, NULL)" for time in times]
+    names = {"time": "TIMESTAMP", "double": "DOUBLE"}
+    if kind == "postgres":
+        names["double"] = "DOUBLE PRECISION"
+    statements = (
+        "DROP TABLE IF EXISTS trips",
+        TRIPS.format(**(names | {"time": "DATETIME"} if kind == "mariadb" else names)),
+        f"INSERT INTO trips VALUES {', '.join(rows)}",  # noqa: S608 (our own)
+    )
+    if kind in ("postgres", "mariadb"):
+        server: Server = request.getfixturevalue(kind)
+        server.execute(*statements)
+        url = server.url()
+    else:
+        file, url = tmp_path / "trips", f"{kind}://{tmp_path / 'trips'}"
+        module: Any = duckdb if kind == "duckdb" else sqlite3
+        with closing(module.connect(str(file))) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+    rules = ("--timezone", "America/New_York", "--min-demand", "0", "--bbox", "40,-75,41,-73")
+    words = ("--query", "trips", "--out", tmp_path / "panel", "--candidates", "from-trips")
+    code, _, errors = run("ingest", "trips", url, *words, *rules)
+    assert code == 0, errors
+    panel = Panel.open(tmp_path / "panel")
+    assert panel.counts["covers_found"] == "2015-10-20 06:00 … 2015-10-23 08:00"
+    assert panel.counts["days_without_events"] == ["2015-10-22"]
+    assert panel.counts["counted"] == (times < "2015-10-23 09:00").sum()
+    assert "2015-10-23 09:00 left out: the data ends within this hour" in caplog.text
+    days = panel.clock.local(panel.times).astype("datetime64[D]")
+    unknown = days == np.datetime64("2015-10-22")
+    assert np.isnan(panel.values[unknown]).all()
+    assert np.isfinite(panel.values[~unknown]).all()
 
 
 def test_a_table_of_a_server_gives_the_panel_of_its_file(

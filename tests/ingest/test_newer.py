@@ -1,5 +1,6 @@
 """New files of a panel: appended in parts they give the panel that is built at once."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,7 @@ def test_what_a_panel_cannot_take_is_refused(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------- trips
 
 
-def write_trips(folder: Path, days: range, month: int) -> Path:
+def write_trips(folder: Path, days: Iterable[int], month: int) -> Path:
     """Write trips at four points, one of which is near a candidate that is in no demand."""
     points = ((40.70, -74.00), (40.72, -74.00), (40.7201, -74.0001), (40.74, -74.00))
     lines = ["pickup_datetime,pickup_longitude,pickup_latitude"]
@@ -248,6 +249,26 @@ def test_L14_trips_in_parts_give_the_panel_built_at_once(tmp_path: Path, candida
     np.testing.assert_array_equal(panel.values, once.values)
     again = append_files(folder, given, trips={"covers": "2015-05-01:2015-05-04"})[1]
     assert not again
+
+
+def test_coverage_that_was_found_grows_with_the_panel(tmp_path: Path) -> None:
+    april = write_trips(tmp_path, range(27, 31), 4)
+    may = write_trips(tmp_path, [1, 3, 4], 5)
+    rules = {"files": [april.name], "min_demand": 0.0, "bbox": [40.0, -75.0, 41.0, -73.0]}
+    recipe = Recipe.of({"panel": {"timezone": "America/New_York"}, "trips": rules})
+    build_panel(recipe, Sources([april])).save(tmp_path / "panel", recipe)
+    panel, appended = append_files(tmp_path / "panel", Sources([may]))
+    assert appended.steps == 96
+    assert panel.counts["covers_found"] == "2015-04-27 00:00 … 2015-05-04 23:00"
+    assert panel.counts["days_without_events"] == ["2015-05-02"]
+    unknown = np.isnan(panel.values).any(axis=1)
+    days = panel.clock.local(panel.times[unknown]).astype("datetime64[D]")
+    assert [str(day) for day in days] == ["2015-05-02"] * 24
+    june = write_trips(tmp_path, [9], 6)
+    panel, _ = append_files(tmp_path / "panel", Sources([june]))
+    assert panel.counts["covers_found"] == (
+        "2015-04-27 00:00 … 2015-05-04 23:00, 2015-06-09 00:00 … 2015-06-09 23:00"
+    )
 
 
 def test_zones_without_a_trip_count_zero(tmp_path: Path) -> None:

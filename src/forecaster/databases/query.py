@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
@@ -236,27 +237,26 @@ def _copy_postgres(connection: Any, expression: Any) -> pa.Table:
     if lookups:
         sql = f"WITH {', '.join(lookups)} SELECT * FROM ({sql}) AS q"  # noqa: S608 (the user's own)
     schema = expression.schema().to_pyarrow()
-    with connection.con.cursor() as cursor:
-        copied = pa.BufferOutputStream()
-        with cursor.copy(f"COPY ({sql}) TO STDOUT (FORMAT csv, HEADER)") as copy:
-            for block in copy:
-                copied.write(block)
+    copied = BytesIO()
+    rows = f"COPY ({sql}) TO STDOUT (FORMAT csv, HEADER)"
+    with connection.con.cursor() as cursor, cursor.copy(rows) as copy:
+        copied.writelines(copy)
     convert = pyarrow.csv.ConvertOptions(
         column_types=schema, true_values=["t"], false_values=["f"], null_values=[""],
         strings_can_be_null=True, quoted_strings_can_be_null=False,
     )  # fmt: skip
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     table = pyarrow.csv.read_csv(
-        pa.BufferReader(copied.getvalue()), convert_options=convert, parse_options=parse
+        pa.BufferReader(copied.getbuffer()), convert_options=convert, parse_options=parse
     )
     return table.cast(schema)
 
 
 def _unnest(table: Any) -> str:
-    """Return a table of integers in memory as a part of WITH."""
+    """Return a table of integers in memory as a part of WITH, which one process makes once."""
     columns = table.data.to_pyarrow(table.schema)
     arrays = ", ".join(
         f"'{{{','.join(map(str, column.to_pylist()))}}}'::bigint[]" for column in columns.columns
     )
     names = ", ".join(f'"{name}"' for name in columns.column_names)
-    return f'"{table.name}" ({names}) AS (SELECT * FROM unnest({arrays}))'  # noqa: S608
+    return f'"{table.name}" ({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))'  # noqa: S608

@@ -21,7 +21,7 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import YEARS_AHEAD, Holidays, expand_holidays
 from forecaster.clock.zone import to_utc, tz_version
 from forecaster.errors import DataError, Faults, count_of, name_some, nearest_name
-from forecaster.panel.axis import GAPS, MAX_FUTURE, count_gaps
+from forecaster.panel.axis import EMPTY_DAYS, FOUND_COVERAGE, GAPS, MAX_FUTURE, count_gaps
 from forecaster.panel.hours import shared_hours
 from forecaster.panel.panel import Panel, refuse_inconsistent, saved_recipe
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -459,6 +459,10 @@ def add_counts(counts: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, A
         before = total.get(name)
         if isinstance(value, Mapping):
             total[name] = add_counts(before or {}, value)
+        elif name == FOUND_COVERAGE:
+            total[name] = _join_spans(*(before.split(", ") if before else ()), *value.split(", "))
+        elif name == EMPTY_DAYS:
+            total[name] = sorted({*(before or ()), *value})
         elif name not in total:
             total[name] = value
         elif isinstance(value, list) and all(isinstance(item, list) for item in value):
@@ -466,6 +470,20 @@ def add_counts(counts: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, A
         elif isinstance(value, int | float) and not isinstance(value, bool):
             total[name] += value
     return total
+
+
+def _join_spans(*spans: str) -> str:
+    """Return spans such as `2014-01-01 00:00 … 2014-01-31 23:00`, those that meet as one."""
+    ends = sorted(tuple(np.array(span.split(" … "), "datetime64[m]")) for span in spans)
+    joined = ends[:1]
+    for first, last in ends[1:]:
+        before = joined[-1]
+        if first > before[1] + np.timedelta64(1, "h"):
+            joined.append((first, last))
+        else:
+            joined[-1] = before[0], max(before[1], last)
+    texts = (f"{first} … {last}".replace("T", " ") for first, last in joined)
+    return ", ".join(texts)
 
 
 def _extend(clock: Clock, start: np.datetime64, steps: int) -> Holidays | None:

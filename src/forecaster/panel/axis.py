@@ -21,6 +21,7 @@ from forecaster.errors import DataError, Faults, count_of, name_some
 
 VALUES = "y"  # the layer of the forecast values; all others are covariates
 GAPS = "gaps"  # among the counts: first time and length of each
+FOUND_COVERAGE, EMPTY_DAYS = "covers_found", "days_without_events"  # of trips that do not say it
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12

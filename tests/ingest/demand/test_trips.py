@@ -312,6 +312,49 @@ def test_without_a_span_trips_cover_the_first_event_to_the_last(
     assert "days_without_events" not in said.counts
 
 
+@pytest.mark.parametrize("form", ["text", "timestamp", "with an offset"])
+def test_an_hour_in_which_the_data_ends_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    zone = "UTC" if form == "with an offset" else None
+    times = pd.Series(pd.date_range("2015-10-20 00:40", "2015-10-21 23:20", freq="101s", tz=zone))
+    path = tmp_path / "trips.parquet"
+    stored = times.dt.strftime("%Y-%m-%d %H:%M:%S") if form == "text" else times
+    table = {"pickup_datetime": stored, "pickup_longitude": -74.0, "pickup_latitude": 40.7}
+    pd.DataFrame(table).to_parquet(path)
+    panel = ingest([path], HERE, {"covers": None})
+    local = times.dt.tz_convert("America/New_York").dt.tz_localize(None) if zone else times
+    hours = local.dt.floor("h")
+    inside = hours.between(hours.iloc[0], hours.iloc[-1], inclusive="neither")
+    assert panel.clock.local(panel.times).tolist() == hours[inside].drop_duplicates().tolist()
+    assert panel.counts["counted"] == inside.sum()
+    assert panel.counts["rejected"]["time_outside_file"] == (~inside).sum()
+    begins, ends = caplog.messages
+    assert (
+        f"{hours.iloc[0]:%Y-%m-%d %H:%M} left out: the data begins within this hour, 4" in begins
+    )
+    assert "the data ends within this hour, 4" in ends
+    assert "says that it is complete" in ends
+
+
+def test_an_hour_that_is_as_quiet_at_its_end_as_others_is_whole(tmp_path: Path) -> None:
+    quarters = pd.date_range("2015-10-20", "2015-10-21 23:45", freq="15min")  # times are rounded
+    few = [time for time in quarters if time.hour % 2 or time.minute < 20]
+    for name, times in (("rounded", quarters), ("quiet", few[:-4])):
+        lines = [f"{time},-74.0,40.7" for time in times]
+        panel = ingest([write_csv(tmp_path, lines, f"{name}.csv")], HERE, {"covers": None})
+        assert panel.counts["counted"] == len(times)
+
+
+def test_time_is_never_rounded_to_the_next_hour(tmp_path: Path) -> None:
+    path = tmp_path / "trips.parquet"
+    times = pd.to_datetime(["2015-10-21 08:59:59.7", "2015-10-21 09:30:00.0"])
+    table = {"pickup_datetime": times, "pickup_longitude": -74.0, "pickup_latitude": 40.7}
+    pd.DataFrame(table).to_parquet(path)
+    values = ingest([path], HERE, {"covers": None}).values
+    assert values.sum(axis=1).tolist() == [1, 1]
+
+
 def test_times_with_an_offset_cover_their_local_hours(tmp_path: Path) -> None:
     path = tmp_path / "trips.parquet"
     times = pd.to_datetime(["2015-10-21T02:30Z", "2015-10-22T02:30Z"])  # 22:30 in New York

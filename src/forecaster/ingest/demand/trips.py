@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Float32, Int64
 
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
@@ -23,6 +24,7 @@ from forecaster.ingest.demand.plan import (
     HourRules,
     classify,
     count_cells,
+    count_cells_apart,
     count_hours,
     count_times,
     reason_of,
@@ -36,14 +38,14 @@ from forecaster.ingest.hot_locations.selection import (
     candidates_from_cells,
     select_hot,
 )
-from forecaster.panel.axis import VALUES, SeriesTable
+from forecaster.panel.axis import EMPTY_DAYS, FOUND_COVERAGE, VALUES, SeriesTable
 from forecaster.panel.hours import given_hours
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.panel.tables.assemble import make_clock
 from forecaster.panel.tables.renames import Rename, apply_renames, inherit_opens, linked_ids
 
-FOUND_COVERAGE, EMPTY_DAYS = "covers_found", "days_without_events"  # in the ledger
+MIN_HOURS, CUT_SHARE = 21, 0.05  # to tell whether the data ends within an hour
 MAX_EMPTY_DAYS = 366  # between events whose coverage is not said
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
@@ -173,55 +175,83 @@ def _follow(trips: TripIngest, places: Locations, rows: SeriesTable) -> Location
 def _find_coverage(trips: TripIngest, say: Say) -> TripIngest:
     """Return the ingestion with the hours that inputs cover which do not say it.
 
-    They cover the hours from the first event to the last; a day without any event is unknown.
+    They cover the hours from the first event to the last; a day without any event is unknown, and
+    so is an hour at an end in which the inputs just begin or end.
     """
     silent = [item for item in trips.inputs if not item.covered.is_known]
     if not silent:
         return trips
-    hours = np.concatenate([_event_hours(trips, item, say) for item in silent])
-    if not len(hours):
+    events = pd.concat([_events(trips, item, say) for item in silent])
+    if events.empty:
         raise DataError(f"{silent[0].name}: no event has a time; give the columns that are meant")
-    span = TimeSpan(hours.min(), hours.max() + np.timedelta64(1, "h"))
-    days = np.unique(hours.astype("datetime64[D]"))
+    hours = events.groupby("hour").agg({"rows": "sum", "first": "min", "last": "max"})
+    covers = setting("covers", "FROM:TO")
+    times = _without_cut(hours, covers).index.to_numpy().astype("datetime64[s]")
+    span = TimeSpan(times.min(), times.max() + np.timedelta64(1, "h"))
+    days = np.unique(times.astype("datetime64[D]"))
     holes = np.diff(days).astype(np.int64) - 1
     if holes.max(initial=0) > MAX_EMPTY_DAYS:
         last = days[int(holes.argmax())]
-        covers = setting("covers", "FROM:TO")
         raise DataError(
             f"{silent[0].name}: no event in the {holes.max():,} days after {last}; check the "
             f"times, or give {covers}: the days for which the files are complete"
         )
     empty = np.setdiff1d(np.arange(days[0], days[-1]), days)
     coverage = FoundCoverage(span, tuple(empty))
-    say(f"no {setting('covers', 'FROM:TO')}: from the first event to the last, "
-        f"{coverage.to_json()[FOUND_COVERAGE]}")  # fmt: skip
+    say(f"no {covers}: from the first event to the last, {coverage.to_json()[FOUND_COVERAGE]}")
     if len(empty):
         log.warning(
             "%s without any event, taken as missing and not as zero: %s; %s says that they "
-            "were complete", count_of(len(empty), "day"), name_some(map(str, empty)),
-            setting("covers", "FROM:TO"),
+            "were complete", count_of(len(empty), "day"), name_some(map(str, empty)), covers,
         )  # fmt: skip
     inputs = [replace(i, covered=i.covered if i.covered.is_known else span) for i in trips.inputs]
     return replace(trips, inputs=inputs, found=coverage)
 
 
-def _event_hours(
-    trips: TripIngest, item: InputFile | InputQuery, say: Say
-) -> Shaped[np.ndarray, " H"]:
-    """Return the local hours of an input in which there is any event."""
+def _events(trips: TripIngest, item: InputFile | InputQuery, say: Say) -> pd.DataFrame:
+    """Return the local hours of an input with any event, each with the seconds of its events."""
     say(f"finding the days of events: {Path(item.name).name}")
     zone = trips.panel.timezone
     grid = HourGrid.of(zone, np.datetime64("2000-01-01", "s"))
     with trips.scan(item) as scan:
         schema = recognise(item.name, scan.table.columns, trips.zones, trips.mapped_schema)
         table = scan.run(count_times(scan.table, schema, scan.types, grid.phase))
-    hours, aware = (
-        table[name].cast(kind).to_numpy()
-        for name, kind in (("hour", pa.int64()), ("aware", pa.bool_()))
-    )
+    hours, rows = (table[name].cast(pa.int64()).to_numpy() for name in ("hour", "rows"))
+    aware = table["aware"].cast(pa.bool_()).to_numpy()
     local = (hours * HOUR).astype("datetime64[s]")
     local[aware] = to_local(zone, grid.instants(hours[aware]))
-    return np.asarray(local.astype("datetime64[h]").astype("datetime64[s]"))
+    events = pd.DataFrame({"hour": local.astype("datetime64[h]").astype("datetime64[s]")})
+    for name in ("first", "last"):
+        moments, begin = table[name], hours * HOUR
+        if pa.types.is_timestamp(moments.type):  # others are seconds, less the phase if UTC
+            moments = moments.cast(pa.timestamp("us", moments.type.tz), safe=False)
+            moments = moments.cast(pa.int64()).to_numpy() / 1e6
+            begin = begin + np.where(aware, grid.phase, 0)
+        events[name] = np.asarray(moments, dtype=np.float64) - begin
+    return events.assign(rows=rows)
+
+
+def _without_cut(hours: pd.DataFrame, covers: str) -> pd.DataFrame:
+    """Return the hours without the first and the last one where the inputs begin or end in it.
+
+    That is so where it begins or ends without events for longer than all but a twentieth of the
+    hours with as few events, or of the quietest: of fewer than 21 hours none is taken out.
+    """
+    cut = []
+    quiet = hours["rows"].nsmallest(MIN_HOURS).iloc[-1]
+    for place, verb, silence in (
+        (0, "begins", hours["first"]),
+        (-1, "ends", HOUR - hours["last"]),
+    ):
+        alike = silence[hours["rows"] <= max(hours["rows"].iloc[place], quiet)]
+        if (alike >= silence.iloc[place]).mean() < CUT_SHARE:
+            cut.append(hours.index[place])
+            log.warning(
+                "%s left out: the data %s within this hour, %d minutes of which are without "
+                "events; %s says that it is complete",
+                str(cut[-1])[:16], verb, silence.iloc[place] // 60, covers,
+            )  # fmt: skip
+    return hours.drop(cut)
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell
@@ -233,9 +263,13 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {Path(item.name).name}")
         with trips.scan(item) as scan:
-            counts = scan.run(count_cells(_rows(trips, item, scan)))
-            malformed = MalformedRows() if isinstance(scan, QueryScan) else scan.malformed()
-        read = sum(counts["rows"].to_pylist())
+            rows, malformed = _rows(trips, item, scan), MalformedRows()
+            if isinstance(scan, QueryScan):
+                tables = [scan.run(query) for query in count_cells_apart(rows)]
+            else:
+                tables, malformed = [scan.run(count_cells(rows))], scan.malformed()
+        counts = pa.concat_tables(tables, promote_options="permissive")
+        read = pa.compute.sum(counts["rows"]).as_py() or 0
         # A stray quote swallows lines up to the next one: lines that were not read are malformed.
         unread = max(malformed.rows, (item.lines or 0) - read)
         row_counts.rows_in += unread + read

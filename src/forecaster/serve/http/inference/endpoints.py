@@ -48,24 +48,6 @@ from forecaster.serve.http.schemas import read_json
 from forecaster.serve.problems import Problem
 
 
-class TensorMetadata(BaseModel):
-    """A tensor that is taken or sent."""
-
-    name: str
-    datatype: str
-    shape: list[int]  # −1: any
-
-
-class ModelMetadata(BaseModel):
-    """The served run, with its inputs and outputs."""
-
-    name: str
-    versions: list[str]  # hash of the run
-    platform: str
-    inputs: list[TensorMetadata]  # both optional
-    outputs: list[TensorMetadata]
-
-
 class InferenceResponse(BaseModel):
     """The outputs; with data behind the JSON, the answer is of type application/octet-stream."""
 
@@ -145,8 +127,8 @@ async def server() -> dict[str, Any]:
     return {"name": MODEL, "version": __version__, "extensions": ["binary_tensor_data"]}
 
 
-@versioned.get("", response_model=ModelMetadata)
-@newest.get("", response_model=ModelMetadata)
+@versioned.get("")
+@newest.get("")
 async def model(engine: EngineParameter) -> dict[str, Any]:
     """Return the served run, with its inputs and outputs."""
     served = engine.model
