@@ -233,7 +233,7 @@ def _as_path(source: "Path | Query | RemoteFile") -> Path:
 
 def _tables(sources: "Sequence[Path | Query | RemoteFile]") -> "list[Path | Query | RemoteFile]":
     """Return the tables; those of a folder by their suffix."""
-    from forecaster.reading.load import TABLE_SUFFIXES
+    from forecaster.reading.load import JSON_SUFFIXES, TABLE_SUFFIXES
 
     files: list[Path | Query | RemoteFile] = []
     for path in sources:
@@ -242,6 +242,9 @@ def _tables(sources: "Sequence[Path | Query | RemoteFile]") -> "list[Path | Quer
             continue
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         tables = [file for file in inside if file.name.lower().endswith(TABLE_SUFFIXES)]
+        descriptions = [f for f in tables if f.name.lower().endswith(JSON_SUFFIXES)]
+        if len(descriptions) < len(tables):  # JSON beside tables tells about them
+            tables = [file for file in tables if file not in descriptions]
         if path.is_dir() and not tables:
             raise ConfigError(f"{path}: a folder without tables and not a panel; give a table")
         files += tables if path.is_dir() else [path]

@@ -1,7 +1,7 @@
 """A table from anything that is one: `load`.
 
-Files: text with delimited columns, Parquet and workbooks, compressed or not. Objects: frames of
-pandas and polars, Arrow tables, relations of DuckDB, and all else with Arrow's or the dataframe
+Files: text with delimited columns, JSON, Parquet and workbooks, compressed or not. Objects: frames
+of pandas and polars, Arrow tables, relations of DuckDB, and all else with Arrow's or the dataframe
 interchange protocol.
 """
 
@@ -20,17 +20,21 @@ import pyarrow.parquet as pq
 
 from forecaster.choices import DecimalMark
 from forecaster.errors import DataError, name_some
-from forecaster.reading import compressed, workbook
+from forecaster.reading import compressed, json_rows, workbook
 from forecaster.reading.delimited import read_delimited, refuse_wide
+from forecaster.reading.json_rows import read_json
 from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.workbook import read_workbook
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", ".asc")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+_PACKED = ("", *compressed.SUFFIXES)
+JSON_SUFFIXES = tuple(form + packed for form in json_rows.SUFFIXES for packed in _PACKED)
 TABLE_SUFFIXES = (
     *PARQUET_SUFFIXES,
     *workbook.SUFFIXES,
-    *(text + packed for text in TEXT_SUFFIXES for packed in ("", *compressed.SUFFIXES)),
+    *(text + packed for text in TEXT_SUFFIXES for packed in _PACKED),
+    *JSON_SUFFIXES,
 )
 _SOURCE, _FORM = b"forecaster.source", b"forecaster.form"
 _PARQUET_EXPANSION = 2_000  # a column of one value reaches about that
@@ -103,15 +107,19 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
             table, sheet = read_workbook(path)
             decimal = rules.decimal or "."
             return _named(convert_numerals(table, decimal, rules.missing), path, sheet)
+        as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
+        if suffix.endswith(JSON_SUFFIXES):
+            table, form = read_json(path)
+            decimal = rules.decimal or "."
+            return _named(convert_numerals(table, decimal, rules.missing, as_text), path, form)
         if suffix.endswith(TABLE_SUFFIXES):
-            as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
             table, dialect = read_delimited(path, [*as_text], rules.decimal, rules.missing)
             return _named(table, path, str(dialect))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error})") from error
     raise DataError(
-        f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx or "
-        ".parquet file"
+        f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx, "
+        ".jsonl or .parquet file"
     )
 
 
