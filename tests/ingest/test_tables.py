@@ -215,9 +215,9 @@ def test_texts_among_the_values_are_named_and_do_not_hide_their_column(
     tmp_path: Path, names: tuple[str, str, str]
 ) -> None:
     frame = long(columns=names).astype({names[2]: object})
-    frame.iloc[[5, 8], frame.columns.get_loc(names[2])] = ["k.A.", "-"]
+    frame.iloc[[5, 8], frame.columns.get_loc(names[2])] = ["zu", "<1"]
     frame.to_csv(tmp_path / "t.csv", index=False)
-    fault = r"t\.csv: 1 fault\n.*2 values not a number: row 6 \('k\.A\.'\), row 9 \('-'\)"
+    fault = r"t\.csv: 1 fault\n.*2 values not a number: row 6 \('zu'\), row 9 \('<1'\)"
     with pytest.raises(DataError, match=fault):
         ingest(tmp_path / "t.csv")
 

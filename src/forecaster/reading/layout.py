@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, setting
-from forecaster.reading.mapping import parse_pairs
+from forecaster.reading.mapping import parse_pairs, quote_name
 from forecaster.reading.times import as_texts, looks_like_time
 
 FIELDS = ("time", "id", "value")
@@ -86,7 +86,7 @@ class TableLayout:
     def mapping(self) -> str:
         """The layout as an option: `time=when,id=sensor,value=flow`."""
         named = {"time": self.time, "id": self.id, "value": self.value}
-        return ",".join(f"{name}={column}" for name, column in named.items() if column)
+        return ",".join(f"{name}={quote_name(column)}" for name, column in named.items() if column)
 
 
 def parse_layout(text: str) -> TableLayout:
@@ -178,7 +178,11 @@ def _find_time(table: pa.Table) -> str | None:
     """Return the column of times, or a day and a clock joined."""
     named = _by_name(table.column_names)
     calendar = _calendar_columns(table, named)
-    times = [c for c in table.column_names if c not in calendar and _is_time(table, c)]
+    times = [
+        column
+        for column in table.column_names
+        if column not in calendar and _normal(column) not in ID_NAMES and _is_time(table, column)
+    ]
     time = next((named[n] for n in TIME_NAMES if n in named and named[n] not in calendar
                  and not _is_clock(table, named[n])), None)  # fmt: skip
     time = time or (times[0] if len(times) == 1 else _first_begin(table, times))

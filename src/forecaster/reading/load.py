@@ -97,6 +97,12 @@ def form_of(table: pa.Table) -> str:
     return str((table.schema.metadata or {}).get(_FORM, b"a table in memory").decode())
 
 
+def note_form(table: pa.Table, notes: Sequence[str]) -> pa.Table:
+    """Return the table with further notes on how it was read."""
+    form = ", ".join((form_of(table), *notes)).encode()
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _FORM: form})
+
+
 def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
     suffix = "".join(path.suffixes[-2:]).lower()
     try:
@@ -104,14 +110,15 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
             _refuse_large_parquet(path)
             return _named(_read_parquet(path), path, "Parquet")
         if suffix.endswith(workbook.SUFFIXES):
-            table, sheet = read_workbook(path)
-            decimal = rules.decimal or "."
-            return _named(convert_numerals(table, decimal, rules.missing), path, sheet)
+            table, form = read_workbook(path)
+            table, placeholders = convert_numerals(table, rules.decimal or ".", rules.missing)
+            return _named(table, path, ", ".join((form, *placeholders)))
         as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
         if suffix.endswith(JSON_SUFFIXES):
             table, form = read_json(path)
-            decimal = rules.decimal or "."
-            return _named(convert_numerals(table, decimal, rules.missing, as_text), path, form)
+            decimal, missing = rules.decimal or ".", rules.missing
+            table, placeholders = convert_numerals(table, decimal, missing, as_text)
+            return _named(table, path, ", ".join((form, *placeholders)))
         if suffix.endswith(TABLE_SUFFIXES):
             table, dialect = read_delimited(path, [*as_text], rules.decimal, rules.missing)
             return _named(table, path, str(dialect))

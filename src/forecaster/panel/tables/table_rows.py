@@ -28,8 +28,9 @@ from forecaster.reading.layout import (
     parse_layout,
     parts_of,
 )
-from forecaster.reading.load import ReadRules, Table, Tables, form_of, load
+from forecaster.reading.load import ReadRules, Table, Tables, form_of, load, note_form
 from forecaster.reading.reshape import join_columns, join_files, unpivot
+from forecaster.reading.summary_rows import drop_summary_rows
 
 NAMED = TableLayout("ds", "unique_id", VALUES)  # columns with these names are taken as they are
 WIDE_TIME = "time"  # the column of times of a wide table that is taken as it is
@@ -213,7 +214,16 @@ def _open_files(
         need_columns(table, (), name)  # refuses columns given twice
         if not table.num_rows:
             raise DataError(f"{name}: no rows; at least one time is needed")
+    parts = [(_observations(table), name) for table, name in parts]
     return parts[0] if len(parts) == 1 else join_files(parts)
+
+
+def _observations(table: pa.Table) -> pa.Table:
+    """Return the table without totals and notes; one with our own names stays as it is."""
+    if {NAMED.time, NAMED.id, NAMED.value} <= {*table.column_names}:
+        return table
+    observations, notes = drop_summary_rows(table)
+    return note_form(observations, notes) if notes else observations
 
 
 def _need(table: pa.Table, columns: Sequence[str | None], name: str) -> None:
