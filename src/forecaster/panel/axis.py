@@ -77,6 +77,20 @@ def guess_step(rows: SeriesTable, name: str) -> Step:
     return Step(minutes)
 
 
+def is_regular(seconds: Int64[np.ndarray, " U"]) -> bool:
+    """Whether times are months, or whole steps of an allowed length apart.
+
+    Args:
+        seconds: since 1970; unique and sorted.
+    """
+    if len(seconds) < 2 or _guess_months(seconds.astype("datetime64[s]")):  # noqa: PLR2004
+        return True
+    minutes, remainder = divmod(_most_frequent(np.diff(seconds)), 60)
+    if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        return False
+    return bool((np.diff(seconds) % (minutes * 60) == 0).all())
+
+
 def step_settings(minutes: int | None, months: int = 0) -> dict[str, int]:
     """Return the settings of a panel for a step given in minutes or months, empty for neither."""
     return ({} if minutes is None else {"step_minutes": minutes}) | (

@@ -78,11 +78,8 @@ def _decode(text: str, texts: Iterator[str]) -> Iterator[Any]:
     while True:
         while at < len(text) and text[at] in _BETWEEN:
             at += 1
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except ValueError:
-            end = len(text)
-        if end == len(text):  # a number or an object may be cut
+        row = _decode_one(decoder, text, at)
+        if row is None or row[1] == len(text):  # a number or an object may be cut
             more = next(texts, None)
             if more is not None:
                 text, at = text[at:] + more, 0
@@ -91,9 +88,17 @@ def _decode(text: str, texts: Iterator[str]) -> Iterator[Any]:
                 continue
             if not text[at:].strip(_BETWEEN):
                 return
-            value, end = decoder.raw_decode(text, at)  # raises the error
+        value, end = row or decoder.raw_decode(text, at)  # raises the error
         yield value
         at = end
+
+
+def _decode_one(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Any, int] | None:
+    """Return the value that begins at a place and its end; None: it is cut, or none."""
+    try:
+        return decoder.raw_decode(text, at)
+    except ValueError:
+        return None
 
 
 def _rows_of(document: Any) -> Iterable[Any]:

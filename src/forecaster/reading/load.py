@@ -24,6 +24,8 @@ from forecaster.reading import compressed, json_rows, workbook
 from forecaster.reading.delimited import read_delimited, refuse_wide
 from forecaster.reading.json_rows import read_json
 from forecaster.reading.numerals import convert_numerals
+from forecaster.reading.reshape import join_files
+from forecaster.reading.summary_rows import drop_summary_rows
 from forecaster.reading.workbook import read_workbook
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", ".asc")
@@ -110,9 +112,7 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
             _refuse_large_parquet(path)
             return _named(_read_parquet(path), path, "Parquet")
         if suffix.endswith(workbook.SUFFIXES):
-            table, form = read_workbook(path)
-            table, placeholders = convert_numerals(table, rules.decimal or ".", rules.missing)
-            return _named(table, path, ", ".join((form, *placeholders)))
+            return _read_sheets(path, rules)
         as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
         if suffix.endswith(JSON_SUFFIXES):
             table, form = read_json(path)
@@ -128,6 +128,26 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
         f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx, "
         ".jsonl or .parquet file"
     )
+
+
+def _read_sheets(path: Path, rules: ReadRules) -> pa.Table:
+    """Return the table of a workbook; sheets of the same columns are joined as files are."""
+    sheets, count = read_workbook(path)
+    parts: list[tuple[pa.Table, str]] = []
+    notes: dict[str, None] = {}
+    for sheet, name in sheets:
+        table, placeholders = convert_numerals(sheet, rules.decimal or ".", rules.missing)
+        table, left_out = drop_summary_rows(table)
+        notes |= dict.fromkeys((*placeholders, *left_out))
+        parts.append((table, name))
+    names = [name for _, name in parts]
+    try:
+        table = parts[0][0] if len(parts) == 1 else join_files(parts)[0]
+    except (DataError, pa.ArrowException):  # sheets that hold other things
+        table, names = parts[0][0], names[:1]
+    form = f"sheet{'s' * (len(names) > 1)} {name_some(map(repr, names), 3)}"
+    form += f" of {count}" * (count > len(names))
+    return _named(table, path, ", ".join((form, *notes)))
 
 
 def _refuse_large_parquet(path: Path) -> None:

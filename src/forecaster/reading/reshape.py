@@ -25,6 +25,7 @@ _DAY = 24 * 60  # minutes
 _COUNTS = (24, 48, 96)  # columns of a day, hours to quarters of them
 _CLOCK = re.compile(r"\D*?(\d{1,2})[:.h](\d\d)(?::00)?(?:\s*-\s*\d{1,2}[:.h]\d\d)?", re.ASCII)
 _HOUR_WORDS = ("", "h", "hr", "hour", "he", "std", "stunde", "heure", "hora")
+_SPAN_END = r"\s*[-–]\s*\d{1,2}[:.h]\d\d(:\d\d)?\s*$"  # of 08:00-08:30
 _NUMBERED = re.compile(r"([^\d]*)(\d{1,2})")
 
 
@@ -72,7 +73,10 @@ def unpivot(table: pa.Table) -> pa.Table:
     """Return a table with columns for times, or for times of day, as one with a row for each."""
     times = [n for n in table.column_names if looks_like_time(n)]
     other = [n for n in table.column_names if n not in times]
-    across = len(times) >= max(_MIN_TIMES, len(other)) and len({len(n) for n in times}) == 1
+    across = (
+        len(times) >= max(_MIN_TIMES, len(other))
+        and len({re.sub(r"\d+", "9", n) for n in times}) == 1
+    )
     if across and not any(_holds_times(table[name]) for name in other):
         return _stack(table, {name: name for name in times}, TIME)
     clocks = _clocks_across(table)
@@ -158,7 +162,8 @@ def join_columns(table: pa.Table, layout: TableLayout) -> pa.Table:
             texts = _calendar(texts)
         elif column == layout.time:
             texts = [_days(texts[0]), *(_clocks(text) for text in texts[1:])]
-        joined = pc.binary_join_element_wise(*texts, between)
+        skip = "emit_null" if column == layout.time else "skip"
+        joined = pc.binary_join_element_wise(*texts, between, null_handling=skip)
         table = table.append_column(column, joined)
     return table
 
@@ -195,7 +200,8 @@ def _clocks_of_periods(numbers: pa.ChunkedArray, step: int) -> pa.ChunkedArray:
 
 
 def _clocks(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times of day as 13:05; hours from 1 to 24 are those that end then."""
+    """Return times of day as 13:05, the first of a span; hours from 1 to 24 end then."""
+    texts = pc.replace_substring_regex(texts, _SPAN_END, "")
     if pc.any(pc.match_substring(texts, ":")).as_py():
         return pc.utf8_trim_whitespace(texts)
     hours = pc.replace_substring_regex(texts, r"[.:]00$", "").cast(pa.int64())

@@ -31,7 +31,7 @@ def drop_summary_rows(table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
     empty = _all_null(table)
     table = table.filter(pa.array(~empty)) if empty.any() else table
     table, filled = _fill_down(table)
-    time = next((name for name in table.column_names if _holds_times(table[name])), None)
+    time = next((name for name in table.column_names if holds_times(table[name])), None)
     if time is None:
         return table, filled
     without = _without_time(table[time])
@@ -88,7 +88,7 @@ def _is_empty(column: pa.ChunkedArray) -> Bool[np.ndarray, " rows"]:
     return np.asarray(null.to_numpy(), dtype=bool)
 
 
-def _holds_times(column: pa.ChunkedArray) -> bool:
+def holds_times(column: pa.ChunkedArray) -> bool:
     """Whether nearly all cells are times, and none is a number."""
     if pa.types.is_temporal(column.type):
         return True
