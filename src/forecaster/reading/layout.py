@@ -73,8 +73,8 @@ _SIDE_WORDS = ("temp", "temperature", "temperatur", "humidity", "feuchte", "pres
                "school", "weekend", "open", "high", "low", "cpi", "unemployment", "fuel", "pct",
                "percent", "share", "anteil", "rate", "ratio", "yoy", "change", "veränderung",
                "growth", "delta", "diff", "index", "aht", "duration", "balance", "saldo",
-               "battery", "quality", "score", "profit", "margin", "tax", "mwst", "vat", "weight", "age",
-               "season")  # of what stands beside the values  # fmt: skip
+               "battery", "quality", "score", "profit", "margin", "tax", "mwst", "vat", "weight",
+               "age", "season")  # of what stands beside the values  # fmt: skip
 _OPPOSITES = ({"in", "out"}, {"inflow", "outflow"}, {"entries", "exits"}, {"import", "export"},
               {"imports", "exports"}, {"arrivals", "departures"}, {"boardings", "alightings"},
               {"credit", "debit"}, {"bezug", "einspeisung"}, {"up", "down"}, {"entry", "exit"},
@@ -359,8 +359,8 @@ def _repeats(table: pa.Table, columns: Sequence[str]) -> bool:
     """Whether columns may name places: most rows share theirs with others, as numbers do not."""
     if len(table) < _FEW_ROWS:
         return True
-    distinct = table.select(list(columns)).group_by(list(columns)).aggregate([]).num_rows
-    return 2 * distinct <= len(table)
+    distinct = table.select(list(columns)).group_by(list(columns)).aggregate([])
+    return bool(2 * distinct.num_rows <= len(table))
 
 
 def _names_all(table: pa.Table, column: str) -> bool:

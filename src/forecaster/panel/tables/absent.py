@@ -26,11 +26,11 @@ def judge_absent(
     """Return what steps without a row are taken for, and how that is said and changed."""
     values = rows.series.layers[VALUES]
     share, count = _absent(values, rows.series.seconds, step)
-    if not count or kind != "count":
-        return "null", ()
     told = f"{count_of(count, 'step')} of locations without a row"
     combination = rows.combination
     events = combination is not None and combination.how != "mean" and not combination.nearest
+    if not count or not (events or kind == "count"):
+        return "null", ()
     observed = values[np.isfinite(values)]
     ones = float((observed == 1).mean()) if len(observed) else 0.0
     no_zeros = not rows.null_rows and not (observed == 0).any()

@@ -64,6 +64,19 @@ class ParsedRows:
         faults.raise_any(DataError)
         return ParsedRows(ids, codes, seconds, naive, layers, name)
 
+    @staticmethod
+    def of_wide(table: pa.Table, time: str, dates: DateOrder | None) -> "ParsedRows":
+        """Return the rows of a column of times and a column of numbers for each location."""
+        table, name = load(table)
+        faults = Faults(name)
+        seconds, naive = parse_times(_whole_seconds(table[time]), time, faults, dates)
+        ids = [c for c in table.column_names if c != time]
+        values = [numbers(table[c], c, faults, digits=np.float64) for c in ids]
+        faults.raise_any(DataError)
+        codes = np.repeat(np.arange(len(ids)), len(seconds))
+        layers = {VALUES: np.concatenate(values)}
+        return ParsedRows(ids, codes, np.tile(seconds, len(ids)), naive, layers, name)
+
     def count_shared(self) -> int:
         """Return the number of further rows of a location and time."""
         return len(self.seconds) - _count_distinct(self.codes, self.seconds)
@@ -166,7 +179,8 @@ def explain_combination(combination: Combination, rows: int, series: SeriesTable
         return f"{text}; {count_of(shared, 'further row')} of a step {verb}" if shared else text
     other = setting("combine", "mean" if how == "sum" else "sum")
     change = "" if how == "count" else f"{other}, "
-    return f"all rows of {step} are {verb} (or give {change}{setting('step', '1d')})"
+    longer = f"{setting('step', '1d')} for other steps"
+    return f"the rows of each step of {step} are {verb}; give {change}{longer}"
 
 
 def combine_rows(rows: ParsedRows, combination: Combination, zone: str) -> SeriesTable:

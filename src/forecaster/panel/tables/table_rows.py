@@ -161,7 +161,8 @@ def read_wide_rows(sources: Tables, kind: Kind, rules: TableConfig, time: str) -
     layout = TableLayout(time)
     if time == WIDE_TIME and time not in table.column_names:
         layout = complete_layout(TableLayout(find_time(table, name)), table)
-    rows = _parse_rows(table, name, layout, kind, rules)
+    on = Steps(find=layout.time != time or rules.combine is not None)
+    rows = _parse_rows(table, name, layout, kind, rules, on=on)
     return replace(rows, recognised=layout.time != time)
 
 
@@ -203,16 +204,14 @@ def _parse_rows(  # noqa: PLR0913, PLR0917 (a table, and how it is read)
     parts = [part for part in parts_of(table, layout.time) if part != layout.time]
     table = join_columns(table, layout)
     zone = _carried_zone(table[layout.time].type)
+    on = on or Steps()
+    on = replace(on, zone=on.zone or zone)
     if layout.value is None:
         if covariates:
             raise DataError(_explain_wide(table, name, covariates))
         wide = table.drop_columns([*layout.ignored, *parts])
         wide = _drop_markers(wide, rules.missing, (layout.time,))
-        series = read_wide(wide, kind, layout.time, rules.dates)
-        nulls = int(np.isnan(series.layers[VALUES]).sum())
-        return TableRows(series, layout, form_of(table), name, zone, null_rows=nulls)
-    on = on or Steps()
-    on = replace(on, zone=on.zone or zone)
+        return _read_wide_rows(wide, name, layout, kind, rules, on)
     table, identity = _with_id(table, layout)
     named = {"unique_id": identity, "ds": layout.time, VALUES: layout.value}
     named |= {covariate: covariate for covariate in covariates}
@@ -225,6 +224,25 @@ def _parse_rows(  # noqa: PLR0913, PLR0917 (a table, and how it is read)
         layout = replace(layout, notes=(*layout.notes, note))
     nulls = plain[VALUES].null_count
     return TableRows(series, layout, form_of(table), name, zone, True, combination, nulls)
+
+
+def _read_wide_rows(
+    table: pa.Table, name: str, layout: TableLayout, kind: Kind, rules: TableConfig, on: Steps
+) -> TableRows:
+    """Return the rows of a wide table without other columns."""
+    form, zone = form_of(table), _carried_zone(table[layout.time].type)
+    combination = on.combination
+    if (combination is not None or on.find) and len(table.column_names) > 1:
+        parsed = ParsedRows.of_wide(table, layout.time, rules.dates)
+        combination = combination or find_combination(parsed, "unknown", rules.combine, on.step)
+        if combination is not None:
+            series = combine_rows(parsed, combination, on.zone or "UTC")
+            note = explain_combination(combination, len(parsed.seconds), series)
+            layout = replace(layout, notes=(*layout.notes, note))
+            return TableRows(series, layout, form, name, zone, True, combination)
+    series = read_wide(table, kind, layout.time, rules.dates)
+    nulls = int(np.isnan(series.layers[VALUES]).sum())
+    return TableRows(series, layout, form, name, zone, null_rows=nulls)
 
 
 def _on_steps(
