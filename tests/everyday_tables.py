@@ -96,12 +96,13 @@ def _logger(folder: Path) -> tuple[list[Path], Truth]:
     texts = [[f"{value:.1f}" for value in column] for column in columns]
     lost = 0.0
     for row, column, word in ((70, 0, "NA"), (71, 0, "NA"), (400, 1, "-999"), (401, 1, "-999")):
-        lost += float(columns[column][row])
+        lost += float(columns[column][row]) * (column == 0)
         texts[column][row] = word
     milliseconds = (times - pd.Timestamp("1970-01-01")) // pd.Timedelta(milliseconds=1)
     header = ["Timestamp [ms]", "T_in [°C]", "T_out [°C]", "RH [%]"]
     path.write_text(_text([header, *zip(milliseconds, *texts, strict=True)]), encoding="utf-8")
-    return [path], Truth(3, 30, len(times), float(np.sum(columns)) - lost)
+    inside = float(columns[0].sum()) - lost  # the others are measures beside it
+    return [path], Truth(1, 30, len(times), inside)
 
 
 def _promotions(folder: Path) -> tuple[list[Path], Truth]:
@@ -288,14 +289,13 @@ def _household(folder: Path) -> tuple[list[Path], Truth]:
     lost = 0.0
     for number, (time, p, v) in enumerate(zip(times, power, volts, strict=True)):
         unknown = 1000 <= number < 1006
-        lost += p + v if unknown else 0.0
+        lost += p if unknown else 0.0
         numbers = ["?", "?"] if unknown else [f"{p:.3f}", f"{v:.3f}"]
         rows.append([f"{time.day}/{time.month}/{time.year}", f"{time:%H:%M:%S}", *numbers])
     path = folder / "household_power.txt.zst"
     with pa.CompressedOutputStream(path, "zstd") as stream:
         stream.write(_text(rows, ";").encode())
-    total = float(np.round(power, 3).sum() + np.round(volts, 3).sum() - lost)
-    return [path], Truth(2, 15, len(times), total)
+    return [path], Truth(1, 15, len(times), float(np.round(power, 3).sum() - lost))
 
 
 def _air(folder: Path) -> tuple[list[Path], Truth]:

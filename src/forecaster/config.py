@@ -84,8 +84,8 @@ class PanelConfig(Stage):
     gaps: Gaps = Field(
         default="refuse",
         description="steps without any row: `refuse`, or `null` to add them as missing; `zero`: a "
-        "location that is open has 0 where it has no row between its first one and its last one, "
-        "except on days without any row of shorter steps",
+        "location that is open has 0 where it has no row from its first one on, except on days "
+        "without any row of shorter steps, and where it has had none for longer than ever before",
     )
     renames: str | None = Field(
         default=None,

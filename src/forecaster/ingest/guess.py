@@ -37,6 +37,7 @@ from forecaster.panel.tables.table_rows import (
     find_kind,
     guess_rows,
     read_shared,
+    refuse_markers,
     split_covariates,
 )
 from forecaster.reading.load import TABLE_SUFFIXES, Table, load
@@ -66,6 +67,7 @@ def guess_recipe(
     combination = table.combination
     step = combination.step if combination else steps.step or guess_step(rows, name)
     values = rows.layers[VALUES]
+    refuse_markers(rows, name)
     panel: dict[str, Any] = {
         "timezone": _guess_zone(rows, step, said.pop("timezone", None) or table.zone),
         **step.settings(),

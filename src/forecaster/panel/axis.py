@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 from forecaster.clock.clock import Clock
 from forecaster.clock.zone import Resolved, Times, to_local, to_utc
 from forecaster.config import MONTH_MINUTES, PanelConfig
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import DataError, Faults, count_of, name_some, setting
 
 VALUES = "y"  # the layer of the forecast values; all others are covariates
 GAPS = "gaps"  # among the counts: first time and length of each
@@ -72,8 +72,9 @@ def guess_step(rows: SeriesTable, name: str) -> Step:
     seconds = _most_frequent(np.diff(rows.seconds))
     minutes, remainder = divmod(seconds, 60)
     if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        ask = f"aggregate the values first, or give {setting('combine', 'mean')} (or sum)"
         message = f"{name}: most times are {seconds} s apart; steps must divide a day, be whole"
-        raise DataError(f"{message} days, or months; aggregate the values first")
+        raise DataError(f"{message} days, or months; {ask}")
     return Step(minutes)
 
 

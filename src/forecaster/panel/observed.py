@@ -46,14 +46,20 @@ def absent_as_zero(
     clock: Clock,
     alive: Bool[np.ndarray, "M N"],
 ) -> Float32[np.ndarray, "M N"]:
-    """The values with 0 at open steps without one, between the first and last of each location.
+    """The values with 0 at open steps without one, from the first of each location on.
 
-    A day without any value at steps shorter than a day is missing: nobody may have counted then.
+    After its last value it has 0 as far as it has been without one before. A day without any value
+    at steps shorter than a day is missing: nobody may have counted then.
     """
     observed = np.isfinite(values)
-    began = np.logical_or.accumulate(observed, axis=0)
-    goes_on = np.logical_or.accumulate(observed[::-1], axis=0)[::-1]
-    zero = ~observed & began & goes_on & alive
+    counts = np.zeros(observed.shape, dtype=bool)
+    for n in range(observed.shape[1]):
+        at = np.flatnonzero(observed[:, n])
+        if len(at):
+            longest = int(np.diff(at).max(initial=1))
+            end = len(observed) if len(observed) - at[-1] <= longest else at[-1]
+            counts[at[0] : end, n] = True
+    zero = ~observed & counts & alive
     if clock.step_minutes < DAY_MINUTES:
         _, day = np.unique(clock.local(times).astype("datetime64[D]"), return_inverse=True)
         counted = np.bincount(day, weights=observed.any(axis=1)) > 0

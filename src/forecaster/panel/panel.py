@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from forecaster.choices import DateOrder, DecimalMark, Kind
+from forecaster.choices import Combine, DateOrder, DecimalMark, Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
@@ -90,6 +90,7 @@ from forecaster.panel.tables.table_rows import (
     read_long_rows,
     read_shared,
     read_wide_rows,
+    refuse_markers,
     split_ahead,
     split_covariates,
     without_sums,
@@ -547,6 +548,7 @@ class Panel:
         missing: Missing = (),
         decimal: DecimalMark | None = None,
         dates: DateOrder | None = None,
+        combine: Combine | None = None,
         leave_out: Sequence[str] | None = None,
     ) -> "Panel":
         """Return the panel of a long table, one row per value, or of one series.
@@ -579,13 +581,16 @@ class Panel:
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
             gaps: times without any row: `refuse`, or `null` to add them as missing. `zero`: a
-                location has 0 where it has no row, between its first one and its last one.
+                location that is open has 0 where it has no row, from its first one on.
             past_only: covariates that are seen in the past and unknown ahead.
             columns: which columns are meant: `time=when,id=sensor,value=flow`, or
                 `time=when,value=kwh` of one series; `date+hour` joins two.
             missing: values that stand for missing ones, such as -999 or `["-1", "n/a"]`.
             decimal: the decimal mark of a text file, where 1,234 could be either.
             dates: what comes first in 05/06/2022: `day-first` or `month-first`.
+            combine: several rows of a location in one step: their `sum`, their `mean`, or the
+                `count` of them. Default: there may be one, or as found where the columns are
+                recognised.
             leave_out: locations that are left out. Default: one that is the sum of all others, if
                 the columns are recognised.
         """
@@ -597,7 +602,7 @@ class Panel:
             **step_settings(step_minutes, step_months),
         }  # fmt: skip
         config = _given_config(given, "Panel.from_long")
-        rules = _given_rules(columns, missing, decimal, dates)
+        rules = _given_rules(columns, missing, decimal, dates, combine)
         said = step_minutes or step_months
         step = Step(step_minutes or step_months * MONTH_MINUTES, step_months) if said else None
         on = Steps(step, timezone)
@@ -631,6 +636,7 @@ class Panel:
         missing: Missing = (),
         decimal: DecimalMark | None = None,
         dates: DateOrder | None = None,
+        combine: Combine | None = None,
         leave_out: Sequence[str] | None = None,
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location.
@@ -647,7 +653,7 @@ class Panel:
             **step_settings(step_minutes, step_months),
         }  # fmt: skip
         config = _given_config(given, "Panel.from_wide")
-        rules = _given_rules(None, missing, decimal, dates)
+        rules = _given_rules(None, missing, decimal, dates, combine)
         rows = read_wide_rows(table, config.kind if kind else "measurement", rules, time)
         if rows.recognised or leave_out is not None:
             rows = without_sums(rows, leave_out)
@@ -673,6 +679,7 @@ class Panel:
         config = config.model_copy(update=found)
         if rows.recognised:
             log.info("%s: %s", rows.name, rows)
+            refuse_markers(series, rows.name)
             for note in rows.notes:
                 log.warning("%s: %s", rows.name, note)
             series, config, tables = _as_the_command(rows, config, rules, tables)
@@ -861,11 +868,17 @@ def _given_config(given: Mapping[str, Any], source: str) -> PanelConfig:
 
 
 def _given_rules(
-    columns: str | None, missing: Missing, decimal: DecimalMark | None, dates: DateOrder | None
+    columns: str | None,
+    missing: Missing,
+    decimal: DecimalMark | None,
+    dates: DateOrder | None,
+    combine: Combine | None,
 ) -> TableConfig:
     markers = [missing] if isinstance(missing, str | int | float) else missing
     texts = tuple(marker if isinstance(marker, str) else f"{marker:g}" for marker in markers)
-    return TableConfig(columns=columns, missing=texts, decimal=decimal, dates=dates)
+    return TableConfig(
+        columns=columns, missing=texts, decimal=decimal, dates=dates, combine=combine
+    )
 
 
 def _as_the_command(

@@ -180,7 +180,8 @@ def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> Tabl
     if alone and value is not None and not (_normal(value) == "total" and len(numbers) > 2):  # noqa: PLR2004
         return complete_layout(TableLayout(time, value=value), table)
     if not numbers and value is None:
-        return complete_layout(TableLayout(time, value=EVENTS), table)
+        place = _find_id(table, time, is_long=True)
+        return complete_layout(TableLayout(time, place, EVENTS), table)
     if _are_measures(numbers):
         value = _choose_value(table, numbers)
         layout = complete_layout(TableLayout(time, value=value), table)
@@ -332,14 +333,20 @@ def _is_clock(table: pa.Table, column: str) -> bool:
 # -------------------------------------------------------------------------------- locations
 
 
-def _find_id(table: pa.Table, time: str) -> str | None:
-    """Return the column, or the few columns, that tell apart the rows of one time."""
+def _find_id(table: pa.Table, time: str, is_long: bool = False) -> str | None:
+    """Return the column, or the few columns, that tell apart the rows of one time.
+
+    Args:
+        table: of which it is a column.
+        time: the column of times.
+        is_long: whether there is such a column, though all times differ.
+    """
     taken = parts_of(table, time)
     named = _by_name([c for c in table.column_names if c not in taken])
     first = next((named[n] for n in ID_NAMES if n in named and _repeats(table, [named[n]])), None)
     if first is not None and _are_keys(table, [*taken, first]):
         return first
-    if first is None and _are_keys(table, taken):
+    if first is None and not is_long and _are_keys(table, taken):
         return None
     candidates = [
         column

@@ -81,6 +81,11 @@ class ParsedRows:
         """Return the number of further rows of a location and time."""
         return len(self.seconds) - _count_distinct(self.codes, self.seconds)
 
+    def are_equally_spaced(self) -> bool:
+        """Whether the times are multiples of their least distance apart."""
+        gaps = np.diff(np.unique(self.seconds))
+        return bool(len(gaps) and gaps.min() >= _MINUTE and (gaps % gaps.min() == 0).all())
+
     def are_regular(self) -> bool:
         """Whether times are whole steps apart, and hardly any row shares its location and time.
 
@@ -108,8 +113,11 @@ def find_combination(
         whole = bool((np.nan_to_num(rows.layers[VALUES]) % 1 == 0).all())
         adds = whole and meaning != "intensive"
         return Combination(how or ("sum" if adds else "mean"), Step(near), nearest=True)
-    if how is None and meaning == "unknown":
-        shared = rows.count_shared()
+    shared = rows.count_shared()
+    shared *= shared > _FEW_SHARED * len(rows.seconds)
+    if how is None and not shared and rows.are_equally_spaced():
+        return None  # of a length that is refused with its own message
+    if how is None and (meaning == "unknown" or (shared and meaning != "additive")):
         what = f"{count_of(shared, 'further row')} of a location and time"
         what = what if shared else "the times are irregular"
         either = f"{setting('combine', 'sum')} or {setting('combine', 'mean')}"

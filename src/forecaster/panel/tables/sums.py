@@ -21,11 +21,11 @@ def find_totals(rows: SeriesTable) -> tuple[str, ...]:
     if values.shape[1] < 3:  # noqa: PLR2004 (two parts and their sum)
         return ()
     total = np.nansum(values, axis=1)
-    observed = np.isfinite(values)
+    complete = np.isfinite(values).all(axis=1)
     return tuple(
         identity
         for n, identity in enumerate(rows.ids)
-        if _agree(values[:, n], total - np.nan_to_num(values[:, n]), observed[:, n])
+        if _agree(values[:, n], total - np.nan_to_num(values[:, n]), complete)
     )[:1]
 
 

@@ -249,14 +249,15 @@ def _on_steps(
     plain: pa.Table, layout: TableLayout, kind: Kind, rules: TableConfig, on: Steps
 ) -> tuple[SeriesTable, Combination | None]:
     """Return the rows of a long table, several of a step combined where this is said or found."""
-    combination = on.combination
+    combination, value = on.combination, layout.value or VALUES
     if combination is None and not on.find:
+        if value == EVENTS:
+            raise DataError(f"{load(plain)[1]}: {explain_events(layout)}")
         return read_long(plain, kind, rules.dates), None
     parsed = ParsedRows.of(plain, rules.dates)
     if combination is None:
-        name, value = parsed.name, layout.value or VALUES
-        if value == EVENTS and parsed.are_regular():
-            raise DataError(f"{name}: {explain_events(layout)}")
+        if value == EVENTS and rules.combine is None and parsed.are_regular():
+            raise DataError(f"{parsed.name}: {explain_events(layout)}")
         how = rules.combine or ("count" if value == EVENTS else None)
         combination = find_combination(parsed, meaning_of(value), how, on.step)
     if combination is None:
@@ -416,6 +417,20 @@ def _drop_markers(table: pa.Table, missing: Sequence[str], kept: Sequence[str]) 
 
 
 # ------------------------------------------------------------------------- kind, covariates
+
+
+def refuse_markers(series: SeriesTable, name: str) -> None:
+    """Ask about values of covariates that stand far below all others, such as -999."""
+    for column, layer in series.layers.items():
+        observed = layer[np.isfinite(layer)]
+        marker = _find_marker(observed) if column != VALUES else None
+        if marker is not None and marker <= _FAR:
+            count = count_of(int((observed == marker).sum()), "value")
+            least = observed[observed != marker].min()
+            raise ConfigError(
+                f"{name}: column {column!r}: {count} of {marker:g}, all others from {least:g} up; "
+                f"give {setting('missing', f'{marker:g}')} if it stands for missing"
+            )
 
 
 def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
