@@ -11,6 +11,7 @@ from forecaster.ingest.build import Sources, build_panel, find_sources
 from forecaster.ingest.guess import common_folder, describe, guess_recipe
 from forecaster.panel.panel import Panel
 from tests.everyday_tables import FURTHER, TABLES, Everyday, Truth
+from tests.harder_tables import HARDER
 
 QUESTIONS = {  # what they are asked, and the answer
     "a logger in milliseconds": (
@@ -52,7 +53,7 @@ def in_python(question: str) -> str:
     return re.sub(r"--(\w+) (\S+)", r'\1="\2"', question)
 
 
-@pytest.mark.parametrize("table", [*TABLES, *FURTHER], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*TABLES, *FURTHER, *HARDER], ids=lambda table: table.name)
 def test_a_table_is_read_as_its_writer_meant_it_or_asks(tmp_path: Path, table: Everyday) -> None:
     paths, truth = table.write(tmp_path)
     question, answer = QUESTIONS.get(table.name, ("", {}))

@@ -24,6 +24,7 @@ GAPS = "gaps"  # among the counts: first time and length of each
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12
+_USUAL = 0.25  # of the times are one step after another, or they are those of events
 _DAY = np.timedelta64(1, "D")
 log = logging.getLogger(__name__)
 
@@ -86,10 +87,14 @@ def is_regular(seconds: Int64[np.ndarray, " U"]) -> bool:
     """
     if len(seconds) < 2 or _guess_months(seconds.astype("datetime64[s]")):  # noqa: PLR2004
         return True
-    minutes, remainder = divmod(_most_frequent(np.diff(seconds)), 60)
+    gaps = np.diff(seconds)
+    usual = _most_frequent(gaps)
+    minutes, remainder = divmod(usual, 60)
     if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
         return False
-    return bool((np.diff(seconds) % (minutes * 60) == 0).all())
+    if minutes < DAY_MINUTES and (gaps == usual).mean() < _USUAL:
+        return False
+    return bool((gaps % usual == 0).all())
 
 
 def step_settings(minutes: int | None, months: int = 0) -> dict[str, int]:

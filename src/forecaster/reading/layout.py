@@ -28,11 +28,13 @@ PERIOD_NAMES = ("day", "week", "month", "quarter", "year", "jahr", "monat", "qua
                 "annee", "année", "año", "jour", "dia", "día")  # if no other is one  # fmt: skip
 CLOCK_NAMES = ("time", "hour", "uhrzeit", "stunde", "zeit", "heure", "hora", "von", "from", "ora")
 CALENDAR_PARTS = (
-    ("year", "jahr", "annee", "année", "ano", "año", "yr", "yyyy"),
+    ("year", "jahr", "annee", "année", "ano", "año", "yr", "yyyy", "fiscal_year", "fy"),
     ("month", "monat", "mois", "mes", "mm"),
     ("day", "tag", "jour", "dia", "día", "dd", "day_of_month"),
     ("hour", "stunde", "heure", "hora", "hr", "hh"),
 )  # fmt: skip
+QUARTER_NAMES = ("quarter", "quartal", "qtr", "trimestre")
+WEEK_NAMES = ("week", "woche", "kw", "semaine", "semana", "week_number", "iso_week", "weeknum")
 ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
             "sensor_id", "zone", "zone_id", "site", "node", "region", "cell", "store", "shop",
             "store_id", "item", "item_id", "meter", "meter_id", "device", "device_id", "filiale",
@@ -65,7 +67,8 @@ _VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "rid
                 "montant", "importe", "attendances", "admissions", "arrivals", "offered", "power",
                 "energy", "kwh", "mwh", "mw", "quantity", "requests", "sessions", "users",
                 "customers", "downloads", "views", "visits", "people", "patients", "parcels",
-                "covers", "nights", "bookings", "clicks")  # fmt: skip
+                "covers", "nights", "bookings", "clicks", "steps", "calories", "guests",
+                "transactions", "items")  # fmt: skip
 _SIDE_WORDS = ("temp", "temperature", "temperatur", "humidity", "feuchte", "pressure", "druck",
                "wind", "rain", "regen", "precipitation", "snow", "cloud", "dew", "voltage", "volt",
                "volts", "price", "prices", "preis", "prix", "precio", "cost", "costs", "kosten",
@@ -172,12 +175,12 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
 def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> TableLayout:
     """Return the layout of a table with one row for each time: wide, or one series."""
     value = _name_value(table, remaining)
-    alone = value is not None and _normal(value) in VALUE_NAMES
+    alone = value is not None and normal_name(value) in VALUE_NAMES
     place = _only([c for c in remaining if _names_all(table, c)])
     numbers = [c for c in remaining if _is_location(table, c)]
     if place is not None and value is not None and [value] == numbers and not alone:
         return complete_layout(TableLayout(time, place, value), table)
-    if alone and value is not None and not (_normal(value) == "total" and len(numbers) > 2):  # noqa: PLR2004
+    if alone and value is not None and not (normal_name(value) == "total" and len(numbers) > 2):  # noqa: PLR2004
         return complete_layout(TableLayout(time, value=value), table)
     if not numbers and value is None:
         place = _find_id(table, time, is_long=True)
@@ -194,7 +197,7 @@ def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> Tabl
 
 def _note_choice(table: pa.Table, layout: TableLayout) -> TableLayout:
     """Return the layout with a note where another column could have been the values."""
-    if layout.value in (None, EVENTS) or _normal(str(layout.value)) in VALUE_NAMES:
+    if layout.value in (None, EVENTS) or normal_name(str(layout.value)) in VALUE_NAMES:
         return layout
     rivals = [c for c in layout.further if _rank(table, c) <= _PLAIN]
     if not rivals:
@@ -243,7 +246,9 @@ def _find_time(table: pa.Table) -> str | None:
     times = [
         column
         for column in table.column_names
-        if column not in calendar and _normal(column) not in ID_NAMES and _is_time(table, column)
+        if column not in calendar
+        and normal_name(column) not in ID_NAMES
+        and _is_time(table, column)
     ]
     time = next((named[n] for n in TIME_NAMES if n in named and named[n] not in calendar
                  and not _is_clock(table, named[n])), None)  # fmt: skip
@@ -278,6 +283,9 @@ def _calendar_columns(table: pa.Table, named: Mapping[str, str]) -> list[str]:
         if column is None:
             break
         columns.append(column)
+    part = next((named[n] for n in (*QUARTER_NAMES, *WEEK_NAMES) if n in named), None)
+    if len(columns) == 1 and part is not None:
+        columns.append(part)
     return columns if len(columns) > 1 and is_year(table, columns[0]) else []
 
 
@@ -321,11 +329,11 @@ def _is_clock(table: pa.Table, column: str) -> bool:
     if _is_text(table, column):
         texts = _sample_texts(table, column)
         return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
-    is_named = _normal(column) in CLOCK_NAMES or _normal(column).endswith("period")
+    is_named = normal_name(column) in CLOCK_NAMES or normal_name(column).endswith("period")
     if not is_named or not pa.types.is_integer(table[column].type):
         return False
     ends = pc.min_max(table[column]).as_py()
-    if _normal(column) in CLOCK_NAMES:
+    if normal_name(column) in CLOCK_NAMES:
         return ends["min"] is not None and ends["min"] >= 0 and 20 <= ends["max"] <= 24  # noqa: PLR2004
     return (ends["min"], ends["max"]) in PERIODS_OF_DAY
 
@@ -357,7 +365,8 @@ def _find_id(table: pa.Table, time: str, is_long: bool = False) -> str | None:
     for count in range(1, most + 1):
         for chosen in combinations(candidates, count):
             columns = [*((first,) if first else ()), *chosen]
-            if _repeats(table, columns) and _are_keys(table, [*taken, *columns]):
+            is_named = any(not table[column].null_count for column in columns)
+            if is_named and _repeats(table, columns) and _are_keys(table, [*taken, *columns]):
                 return JOIN.join(columns)
     return first or (candidates[0] if len(candidates) == 1 else None)
 
@@ -374,13 +383,13 @@ def _names_all(table: pa.Table, column: str) -> bool:
     """Whether a column holds the same text in every row: the name of the only location."""
     values = table[column]
     is_same = not values.null_count and len(values.unique()) == 1
-    return _is_text(table, column) and is_same and _normal(column) not in LABEL_NAMES
+    return _is_text(table, column) and is_same and normal_name(column) not in LABEL_NAMES
 
 
 def _can_tell_apart(table: pa.Table, column: str) -> bool:
     """Whether a column of texts, or of numbers named as ids, has more than one."""
     is_number = pa.types.is_integer(table[column].type) and _ID.search(column) is not None
-    is_value = _normal(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
+    is_value = normal_name(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
     if is_value or _is_time(table, column):
         return False
     return bool(pc.count_distinct(table[column]).as_py() > 1)
@@ -442,18 +451,18 @@ _NAMED, _PLAIN, _BESIDE, _CONSTANT = range(4)  # ranks of columns of values
 
 def _rank(table: pa.Table, column: str) -> int:
     """Return how plausible a column of values is: named so, plain, beside them, or constant."""
-    words = {*re.split(r"[_\d]+", _normal(column))}
+    words = _words(column)
     distinct = pc.count_distinct(table[column]).as_py()
     if distinct <= 1 or (distinct == 2 and pc.max(table[column]).as_py() == 1):  # noqa: PLR2004
         return _CONSTANT
-    if words & {*_SIDE_WORDS} or re.search(r"%|\btotal\b", column.lower()):
+    if words & {*_SIDE_WORDS, "total", "cumulative", "cum", "kumuliert"} or "%" in column:
         return _BESIDE
     return _NAMED if words & {*_VALUE_WORDS} else _PLAIN
 
 
 def meaning_of(column: str) -> Meaning:
     """Return whether values add up as sales do, or not as temperatures; by their name."""
-    words = {*re.split(r"[_\d]+", _normal(column)), *_normal(column).split("_")}
+    words = {*re.split(r"[_\d]+", normal_name(column)), *normal_name(column).split("_")}
     if words & {*_SIDE_WORDS, *_INTENSIVE_WORDS} or "%" in column:
         return "intensive"
     additive = {*_VALUE_WORDS} - {"y", "value", "values", "wert", "valeur", "valor", "obs_value"}
@@ -462,7 +471,7 @@ def meaning_of(column: str) -> Meaning:
 
 def _are_opposites(one: str, two: str) -> bool:
     """Whether two names differ in a pair of opposites alone, such as `in` and `out`."""
-    words = [{*re.split(r"[_\d]+", _normal(name))} for name in (one, two)]
+    words = [_words(name) for name in (one, two)]
     return words[0] ^ words[1] in _OPPOSITES
 
 
@@ -472,7 +481,12 @@ def _are_measures(columns: Sequence[str]) -> bool:
     with_unit = sum(_UNIT.search(c) is not None for c in columns)
     if len(columns) > 1 and with_unit == len(columns):
         return len(units) > 1
-    beside = [{*re.split(r"[_\d]+", _normal(c))} & {*_SIDE_WORDS} for c in columns]
+    if any(_are_opposites(one, two) for one, two in combinations(columns, 2)):
+        return False  # such as what comes in and goes out: both are forecast
+    named = [words for c in columns if (words := _words(c) & {*_VALUE_WORDS})]
+    if len(named) > 1 and not set.intersection(*named):
+        return True
+    beside = [_words(c) & {*_SIDE_WORDS} for c in columns]
     plain = sum(not words for words in beside)
     distinct = {word for words in beside for word in words}
     return plain == 1 < len(columns) or (plain == 0 and len(distinct) > 1)
@@ -480,7 +494,7 @@ def _are_measures(columns: Sequence[str]) -> bool:
 
 def _is_covariate(table: pa.Table, column: str) -> bool:
     """Whether a column of numbers says more than the clock, the map or a row's number."""
-    name = _normal(column)
+    name = normal_name(column)
     told = (*CALENDAR_NAMES, *PLACE_NAMES, *ROW_NAMES, *ID_NAMES)
     is_id = name in told or _ID.search(column) is not None
     return _is_number(table, column) and not is_id and pc.count(table[column]).as_py() > 0
@@ -491,10 +505,10 @@ def _is_location(table: pa.Table, column: str) -> bool:
 
     These are numbers, but no part of the calendar, no numbers of rows and no id of all of them.
     """
-    is_named_id = _normal(column) in ID_NAMES or _ID.search(column) is not None
+    is_named_id = normal_name(column) in ID_NAMES or _ID.search(column) is not None
     is_row_id = is_named_id and not _repeats(table, [column])
-    is_index = _normal(column) in ROW_NAMES or _NAMELESS.fullmatch(column) is not None
-    is_told = _normal(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
+    is_index = normal_name(column) in ROW_NAMES or _NAMELESS.fullmatch(column) is not None
+    is_told = normal_name(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
     is_same_id = _ID.search(column) is not None and pc.count_distinct(table[column]).as_py() == 1
     is_id = is_same_id or is_row_id
     return _is_number(table, column) and not is_told and not is_id
@@ -516,14 +530,19 @@ def _by_name(columns: Sequence[str]) -> Mapping[str, str]:
     """Return the columns by their plain names; of two alike the first."""
     named: dict[str, str] = {}
     for column in columns:
-        named.setdefault(_normal(column), column)
+        named.setdefault(normal_name(column), column)
     return named
 
 
-def _normal(column: str) -> str:
+def normal_name(column: str) -> str:
     """Return a name in small letters, without its unit: `Verbrauch [kWh]` is `verbrauch`."""
     plain = re.sub(r"[\[(].*?[\])]", "", column).strip() or column
     return re.sub(r"[^\w]+", "_", plain.lower()).strip("_")
+
+
+def _words(column: str) -> set[str]:
+    """Return the words of a name, without its numbers."""
+    return {*re.split(r"[_\d]+", normal_name(column))} - {""}
 
 
 def _sample_texts(table: pa.Table, column: str) -> list[str]:

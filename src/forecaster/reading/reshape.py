@@ -10,12 +10,16 @@ import pyarrow.compute as pc
 from forecaster.errors import DataError, name_some
 from forecaster.reading.layout import (
     PERIODS_OF_DAY,
+    QUARTER_NAMES,
+    WEEK_NAMES,
     TableLayout,
     are_days,
     guess_layout,
     is_year,
+    normal_name,
     parts_of,
 )
+from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.times import as_texts, looks_like_time, month_number
 
 FILE = "file"  # the column that tells apart the series of several files
@@ -89,13 +93,16 @@ def unpivot(table: pa.Table) -> pa.Table:
 def _stack(table: pa.Table, texts: Mapping[str, str], name: str) -> pa.Table:
     """Return a table with a row for each of some columns, whose text is in a column `name`."""
     other = [n for n in table.column_names if n not in texts]
+    is_text = any(table[column].type == pa.string() for column in texts)
     parts = [
         table.select(other)
         .append_column(name, pa.array([text] * len(table), pa.string()))
-        .append_column(VALUE, table[column])
+        .append_column(VALUE, table[column].cast(pa.string()) if is_text else table[column])
         for column, text in texts.items()
     ]
     joined = pa.concat_tables(parts, promote_options="permissive")
+    if is_text:
+        joined, _ = convert_numerals(joined, ".", texts={n.strip().lower() for n in other})
     return joined.replace_schema_metadata(table.schema.metadata)
 
 
@@ -159,7 +166,7 @@ def join_columns(table: pa.Table, layout: TableLayout) -> pa.Table:
         parts = parts_of(table, column)
         texts = [_piece(table[part]) for part in parts]
         if column == layout.time and is_year(table, parts[0]):
-            texts = _calendar(texts)
+            texts = _calendar(texts, normal_name(parts[1]))
         elif column == layout.time:
             texts = [_days(texts[0]), *(_clocks(text) for text in texts[1:])]
         skip = "emit_null" if column == layout.time else "skip"
@@ -168,9 +175,19 @@ def join_columns(table: pa.Table, layout: TableLayout) -> pa.Table:
     return table
 
 
-def _calendar(texts: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-    """Return years, months, days and hours as days, and as clocks if there are hours."""
+def _calendar(texts: Sequence[pa.ChunkedArray], second: str) -> list[pa.ChunkedArray]:
+    """Return years, months, days and hours as days, and as clocks if there are hours.
+
+    Args:
+        texts: of the columns.
+        second: the name of what follows the year: a month, a quarter or a week.
+    """
     year, month, *rest = texts
+    if second in (*QUARTER_NAMES, *WEEK_NAMES):
+        number = pc.utf8_lpad(pc.replace_substring_regex(month, r"\D", ""), 2, "0")
+        if second in WEEK_NAMES:
+            return [pc.binary_join_element_wise(year, number, "-W")]
+        return [pc.binary_join_element_wise(year, pc.utf8_ltrim(number, "0"), "-Q")]
     if pc.any(pc.match_substring_regex(month, r"\pL")).as_py():  # such as March
         day = pc.binary_join_element_wise(*rest[:1], month, year, " ")
     else:

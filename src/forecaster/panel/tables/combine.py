@@ -82,9 +82,11 @@ class ParsedRows:
         return len(self.seconds) - _count_distinct(self.codes, self.seconds)
 
     def are_equally_spaced(self) -> bool:
-        """Whether the times are multiples of their least distance apart."""
+        """Whether most times are their least distance apart, and all others multiples of it."""
         gaps = np.diff(np.unique(self.seconds))
-        return bool(len(gaps) and gaps.min() >= _MINUTE and (gaps % gaps.min() == 0).all())
+        if not len(gaps) or gaps.min() < _MINUTE:
+            return False
+        return bool((gaps % gaps.min() == 0).all() and 2 * (gaps == gaps.min()).sum() > len(gaps))
 
     def are_regular(self) -> bool:
         """Whether times are whole steps apart, and hardly any row shares its location and time.

@@ -21,7 +21,7 @@ def find_totals(rows: SeriesTable) -> tuple[str, ...]:
     if values.shape[1] < 3:  # noqa: PLR2004 (two parts and their sum)
         return ()
     total = np.nansum(values, axis=1)
-    complete = np.isfinite(values).all(axis=1)
+    complete = np.asarray(np.isfinite(values).all(axis=1))
     return tuple(
         identity
         for n, identity in enumerate(rows.ids)
