@@ -18,6 +18,7 @@ import pandas as pd
 
 from benchmarks.measure import Result, at_least, at_most, read_options, report
 from tests.everyday_tables import FURTHER, TABLES
+from tests.harder_tables import HARDER
 
 FORECASTS, SENTENCES = 18, 2  # of twenty tables
 LARGE_ROWS, GOAL_SECONDS = 100_000, 60.0
@@ -67,7 +68,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     notes, counts = [], {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, tables in (("first", TABLES), ("further", FURTHER)):
+        for name, tables in (("first", TABLES), ("further", FURTHER), ("harder", HARDER)):
             chosen = tables[:5] if options.quick else tables
             outcomes = []
             for number, table in enumerate(chosen):
@@ -87,6 +88,7 @@ def main() -> None:
         at_least("forecasts", counts["first"][0], f"{size} tables", FORECASTS * size / 20),
         at_least("forecasts or sentences", sum(counts["first"]), f"{size} tables", size),
         Result("further forecasts", counts["further"][0], "ten more tables"),
+        at_least("harder forecasts", counts["harder"][0], f"{size} harder tables", 0.9 * size),
         at_most("100,000 rows, seconds of processor", large.processor, "60 s", GOAL_SECONDS),
     ]
     report(options, notes, results)

@@ -14,9 +14,11 @@ from forecaster.errors import (
     count_of,
     message_lines,
     name_some,
+    naming_options,
     nearest_name,
     need_extra,
     printable,
+    setting,
     visible,
 )
 
@@ -158,3 +160,11 @@ def test_A4_a_long_text_is_cut_and_says_so() -> None:
     assert len(told) < 10_000
     assert told.endswith("… (100,001 lines)")
     assert len(str(DataError("x" * 10**6))) < 3_000
+
+
+def test_a_setting_is_quoted_for_a_shell_on_the_command_line() -> None:
+    assert setting("columns", "value=Sum of Units") == 'columns="value=Sum of Units"'
+    with naming_options():
+        assert setting("columns", "value=Sum of Units") == "--columns 'value=Sum of Units'"
+        assert setting("past_only", "a") == "--past-only a"
+        assert setting("columns", "time=a b,id=…") == "--columns time=a b,id=…"

@@ -1,7 +1,7 @@
 """Workbooks as small as they can be, written by hand."""
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,11 +13,10 @@ _PARTS = {
     "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"/>',
     "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" '
     f'Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-    "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>'
-    '<sheet name="Sheet1" sheetId="1" r:id="r1"/></sheets></workbook>',
-    "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
-    f'<Relationship Id="r1" Type="{_OFFICE}/worksheet" Target="worksheets/sheet1.xml"/>'
-    f'<Relationship Id="r2" Type="{_OFFICE}/styles" Target="styles.xml"/></Relationships>',
+    "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets>{{sheets}}</sheets>'
+    "</workbook>",
+    "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">{{relations}}'
+    "</Relationships>",
     "xl/styles.xml": f'<styleSheet xmlns="{_MAIN}"><cellXfs><xf numFmtId="0"/>'
     '<xf numFmtId="22"/></cellXfs></styleSheet>',
 }
@@ -30,11 +29,25 @@ def write_workbook(frame: pd.DataFrame, path: Path) -> None:
 
 def write_sheet(rows: Sequence[Sequence[object]], path: Path) -> None:
     """Write a workbook of one sheet."""
-    body = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
-    sheet = f'<worksheet xmlns="{_MAIN}"><sheetData>{body}</sheetData></worksheet>'
+    write_sheets({"Sheet1": rows}, path)
+
+
+def write_sheets(sheets: Mapping[str, Sequence[Sequence[object]]], path: Path) -> None:
+    """Write a workbook with the rows of each sheet."""
+    listed = relations = ""
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in {**_PARTS, "xl/worksheets/sheet1.xml": sheet}.items():
-            archive.writestr(name, text)
+        for number, (name, rows) in enumerate(sheets.items(), start=1):
+            file = f"worksheets/sheet{number}.xml"
+            listed += f'<sheet name="{name}" sheetId="{number}" r:id="r{number}"/>'
+            relations += (
+                f'<Relationship Id="r{number}" Type="{_OFFICE}/worksheet" Target="{file}"/>'
+            )
+            body = "".join(f"<row>{''.join(map(_cell, row))}</row>" for row in rows)
+            content = f'<worksheet xmlns="{_MAIN}"><sheetData>{body}</sheetData></worksheet>'
+            archive.writestr(f"xl/{file}", content)
+        relations += f'<Relationship Id="s" Type="{_OFFICE}/styles" Target="styles.xml"/>'
+        for name, text in _PARTS.items():
+            archive.writestr(name, text.format(sheets=listed, relations=relations))
 
 
 def _cell(value: object) -> str:

@@ -8,7 +8,8 @@ from typing import Literal
 Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
-Gaps = Literal["refuse", "null"]
+Gaps = Literal["refuse", "null", "zero"]
+Combine = Literal["sum", "mean", "count"]
 DateOrder = Literal["day-first", "month-first"]
 DecimalMark = Literal[".", ","]
 GraphKind = Literal[

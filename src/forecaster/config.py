@@ -16,6 +16,7 @@ from pydantic import (
 from forecaster.choices import (
     Ambiguous,
     Choose,
+    Combine,
     DateOrder,
     DecimalMark,
     Gaps,
@@ -82,7 +83,9 @@ class PanelConfig(Stage):
     )
     gaps: Gaps = Field(
         default="refuse",
-        description="steps without any row: `refuse`, or `null` to add them as missing",
+        description="steps without any row: `refuse`, or `null` to add them as missing; `zero`: a "
+        "location that is open has 0 where it has no row from its first one on, except on days "
+        "without any row of shorter steps, and where it has had none for longer than ever before",
     )
     renames: str | None = Field(
         default=None,
@@ -229,6 +232,17 @@ class TableConfig(Stage):
         default=None,
         description="`day-first` or `month-first` in 05/06/2022; without it, as found",
     )
+    combine: Combine | None = Field(
+        default=None,
+        description="several rows of a location in one step: their `sum`, their `mean`, or the "
+        "`count` of them, where each row is an event; without it, there may be one",
+    )
+    nearest: bool = Field(
+        default=False, description="combined rows belong to the nearest step, not to that around"
+    )
+    leave_out: tuple[str, ...] = Field(
+        default=(), description="locations that are left out, such as a total of the others"
+    )
     known_ahead: tuple[str, ...] = Field(
         default=(),
         description="further columns that are known ahead of an origin, such as a price; those "
@@ -252,8 +266,9 @@ class TableConfig(Stage):
     @model_serializer(mode="wrap")
     def _leave_out(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """Recipes without the later settings keep their hashes."""
-        later = ("files", "missing", "decimal", "dates", "known_ahead", "covariates", "static")
-        unset = [name for name in later if getattr(self, name) in (None, ())]
+        later = ("files", "missing", "decimal", "dates", "combine", "nearest", "leave_out",
+                 "known_ahead", "covariates", "static")  # fmt: skip
+        unset = [name for name in later if getattr(self, name) in (None, (), False)]
         return {name: value for name, value in write(self).items() if name not in unset}
 
 

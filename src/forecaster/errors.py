@@ -1,6 +1,7 @@
 """Error types with their exit codes, and helpers for messages."""
 
 import importlib
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -163,8 +164,14 @@ def naming_options() -> Iterator[None]:
 
 
 def setting(name: str, value: str) -> str:
-    """Return a setting as it is given: `kind="count"` in Python, `--kind count` of the command."""
-    return f"--{name.replace('_', '-')} {value}" if _AS_OPTIONS.get() else f'{name}="{value}"'
+    """Return a setting as it is given: `kind="count"` in Python, `--kind count` of the command.
+
+    On the command line it is quoted for a shell, unless … stands for what is to be filled in.
+    """
+    if _AS_OPTIONS.get():
+        text = value if "…" in value else shlex.quote(value)
+        return f"--{name.replace('_', '-')} {text}"
+    return f'{name}="{value}"'
 
 
 def need_extra(module: str, extra: str) -> ModuleType:

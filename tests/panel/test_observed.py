@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import DataError
-from forecaster.panel.observed import hide_censored, hide_outside_life
+from forecaster.panel.observed import absent_as_zero, hide_censored, hide_outside_life
 from forecaster.panel.panel import Panel
 
 NAN = float("nan")
@@ -89,3 +90,26 @@ def test_the_covariate_must_be_there_and_a_flag() -> None:
 def test_a_value_that_is_missing_anyway_is_not_counted() -> None:
     values, flags = (np.array([[x]], dtype=np.float32) for x in (NAN, 1.0))
     assert hide_censored(values, flags, "full")[1] == {"censored_by": "full", "censored_values": 0}
+
+
+def test_absent_counts_are_zero_but_before_the_first_and_on_days_that_nobody_counted() -> None:
+    clock = Clock("UTC", 720)  # two steps a day
+    times = np.datetime64("2024-01-01", "s") + np.arange(10) * clock.step
+    nan = np.nan
+    values = np.array(
+        [
+            [nan, 3, nan, nan, nan, nan, 5, nan, nan, 1],  # nobody counted on the third day
+            [2, nan, nan, nan, nan, nan, 1, 4, nan, nan],  # closed at the second step of all days
+            [1, 1, 1, nan, nan, nan, nan, nan, nan, nan],  # silent for longer than ever before
+        ],
+        dtype=np.float32,
+    ).T
+    alive = np.ones(values.shape, dtype=bool)
+    alive[1::2, 1] = False
+    filled = absent_as_zero(values, times, clock, alive)
+    expected = [
+        [nan, 3, 0, 0, nan, nan, 5, 0, 0, 1],
+        [2, nan, 0, nan, nan, nan, 1, 4, 0, nan],
+        [1, 1, 1, nan, nan, nan, nan, nan, nan, nan],
+    ]
+    np.testing.assert_array_equal(filled.T, expected)

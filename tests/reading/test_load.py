@@ -349,3 +349,36 @@ def test_a_frame_with_the_interchange_protocol_alone_is_a_table() -> None:
             return pa.table({"n": [1, 2]}).__dataframe__(nan_as_null, allow_copy)
 
     assert load(Exchanged())[0].to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def test_negative_amounts_are_read_as_accounts_and_ledgers_write_them(tmp_path: Path) -> None:
+    amounts = ["$1,002.01", "($112.50)", "(3)", "-$4.00", "$0.25"]
+    (tmp_path / "a.csv").write_text("day,amount\n" + "".join(f'1,"{a}"\n' for a in amounts))
+    assert load(tmp_path / "a.csv")[0]["amount"].to_pylist() == [1002.01, -112.5, -3, -4, 0.25]
+    (tmp_path / "b.csv").write_text("day;amount\n1;1.234,50-\n1;7,25\n")
+    assert load(tmp_path / "b.csv")[0]["amount"].to_pylist() == [-1234.5, 7.25]
+
+
+def test_signs_in_place_of_numbers_are_missing_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("day,n\n1,5\n2,-\n3,..\n4,6\n5,7\n6,unavailable\n7,8\n")
+    table, _ = load(tmp_path / "a.csv")
+    assert table["n"].to_pylist() == [5, None, None, 6, 7, None, 8]
+    told = "'-' read as missing (1), '..' read as missing (1), 'unavailable' read as missing (1)"
+    assert told in form_of(table)
+
+
+def test_cells_in_single_quotes_may_hold_delimiters(tmp_path: Path) -> None:
+    lines = ["'Date','Flow, m3/h'", "'2023-01-01 00:00','1.5'", "'2023-01-01 01:00','2.5'"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    table, _ = load(tmp_path / "a.csv")
+    assert table["Flow, m3/h"].to_pylist() == [1.5, 2.5]
+    assert "cells in '…'" in form_of(table)
+
+
+def test_an_apostrophe_in_a_name_quotes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("day,place,n\n1,L'Aquila,2\n2,O'Hare,3\n3,Coeur d'Alene,4\n")
+    assert load(tmp_path / "a.csv")[0]["place"].to_pylist() == [
+        "L'Aquila",
+        "O'Hare",
+        "Coeur d'Alene",
+    ]

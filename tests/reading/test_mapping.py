@@ -1,5 +1,5 @@
 from forecaster.errors import Faults
-from forecaster.reading.mapping import parse_pairs
+from forecaster.reading.mapping import parse_pairs, quote_name
 
 FIELDS = ("time", "lat", "lon")
 
@@ -20,3 +20,14 @@ def test_A7_every_part_that_is_no_mapping_is_named() -> None:
         "'lon=' is not a mapping; give e.g. time=t",
         "time: given twice, as 'a' and 'b'",
     ]
+
+
+def test_a_column_with_a_comma_in_its_name_stands_in_quotes() -> None:
+    name = quote_name("Flow, m3/h")
+    assert (name, quote_name("flow")) == ('"Flow, m3/h"', "flow")
+    faults = Faults("columns")
+    assert parse_pairs(f"time=when,value={name}", ("time", "value"), "time=when", faults) == {
+        "time": "when",
+        "value": "Flow, m3/h",
+    }
+    assert not faults.messages

@@ -277,3 +277,14 @@ def test_any_text_is_a_time_or_a_fault(texts: list[str]) -> None:
     seconds, _, faults = read_times(texts)
     assert len(seconds) == len(texts)
     assert isinstance(faults, list)
+
+
+def test_a_month_with_two_digits_is_of_a_year_unless_the_month_lasts() -> None:
+    assert days("Jan 15", "Feb 15", "ene-19", "Dez 21") == [
+        "2015-01-01",
+        "2015-02-01",
+        "2019-01-01",
+        "2021-12-01",
+    ]
+    faults = days("Jan 15", "Jan 16", "Jan 17", "Feb 01")
+    assert "4 rows without a time" in faults[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forecaster.choices import DateOrder, DecimalMark, Kind
+from forecaster.choices import Combine, DateOrder, DecimalMark, Kind
 from forecaster.cli import terminal
 from forecaster.cli.models.evaluate import (
     Compared,
@@ -54,6 +54,13 @@ Columns = Annotated[
         help="Columns, if they are not recognised: time=when,id=sensor,value=flow (long), "
         "time=when,value=kwh (one series), time=when (a column for each location), "
         "time=day+hour (two columns)."
+    ),
+]
+LeaveOut = Annotated[
+    str | None,
+    typer.Option(
+        help="Locations that are left out, e.g. total,other. Default: the sum of all others, if "
+        "there is one; '' keeps it."
     ),
 ]
 Missing = Annotated[
@@ -122,6 +129,21 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         ),
     ] = None,
     hours: Hours = None,
+    combine: Annotated[
+        Combine | None,
+        typer.Option(
+            help="Several rows of a location in one step: their sum, their mean, or the count of "
+            "them. Default: as found."
+        ),
+    ] = None,
+    gaps: Annotated[
+        Literal["null", "zero"] | None,
+        typer.Option(
+            help="Steps without a row: null (missing) or zero (nothing happened). Default: null, "
+            "and zero where each row is an event."
+        ),
+    ] = None,
+    leave_out: LeaveOut = None,
     missing: Missing = None,
     decimal: Decimal = None,
     dates: Dates = None,
@@ -154,10 +176,12 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         "panel": {
             "timezone": timezone, "country": country, "kind": kind, **_read_step(step),
             "past_only": split_commas(past_only) or None, "hours": hours,
+            "gaps": gaps,
         },
         "table": {
             "columns": columns, "missing": split_commas(missing), "decimal": decimal,
-            "dates": dates,
+            "dates": dates, "combine": combine,
+            "leave_out": None if leave_out is None else split_commas(leave_out),
         },
     }  # fmt: skip
     sources = [read_source(text, query) for text in texts]
@@ -233,7 +257,7 @@ def _as_path(source: "Path | Query | RemoteFile") -> Path:
 
 def _tables(sources: "Sequence[Path | Query | RemoteFile]") -> "list[Path | Query | RemoteFile]":
     """Return the tables; those of a folder by their suffix."""
-    from forecaster.reading.load import TABLE_SUFFIXES
+    from forecaster.reading.load import JSON_SUFFIXES, TABLE_SUFFIXES
 
     files: list[Path | Query | RemoteFile] = []
     for path in sources:
@@ -242,6 +266,9 @@ def _tables(sources: "Sequence[Path | Query | RemoteFile]") -> "list[Path | Quer
             continue
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         tables = [file for file in inside if file.name.lower().endswith(TABLE_SUFFIXES)]
+        descriptions = [f for f in tables if f.name.lower().endswith(JSON_SUFFIXES)]
+        if len(descriptions) < len(tables):  # JSON beside tables tells about them
+            tables = [file for file in tables if file not in descriptions]
         if path.is_dir() and not tables:
             raise ConfigError(f"{path}: a folder without tables and not a panel; give a table")
         files += tables if path.is_dir() else [path]

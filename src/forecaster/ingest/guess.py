@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,15 @@ from forecaster.panel.axis import (
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.storage.folder import step_fields
+from forecaster.panel.tables.absent import judge_absent
+from forecaster.panel.tables.combine import Combination
 from forecaster.panel.tables.table_rows import (
+    Steps,
     TableRows,
     find_kind,
-    read_rows,
+    guess_rows,
     read_shared,
+    refuse_markers,
     split_covariates,
 )
 from forecaster.reading.load import TABLE_SUFFIXES, Table, load
@@ -54,10 +59,15 @@ def guess_recipe(
     """
     settings = settings or {}
     said, name = dict(settings.get("panel", {})), sources.values[0].name
-    rules = check_stage(TableConfig, dict(settings.get("table", {})), source="options")
-    table = read_rows(sources.read(), "measurement", rules, covariates=None)
+    reading = {k: v for k, v in settings.get("table", {}).items() if v is not None}
+    rules = check_stage(TableConfig, reading, source="options")
+    steps = Steps(_said_step(said), said.get("timezone"))
+    table = guess_rows(sources.read(), rules, steps)
     rows = table.series
-    values, step = rows.layers[VALUES], _said_step(said) or guess_step(rows, name)
+    combination = table.combination
+    step = combination.step if combination else steps.step or guess_step(rows, name)
+    values = rows.layers[VALUES]
+    refuse_markers(rows, name)
     panel: dict[str, Any] = {
         "timezone": _guess_zone(rows, step, said.pop("timezone", None) or table.zone),
         **step.settings(),
@@ -66,6 +76,9 @@ def guess_recipe(
         **({"nonexistent": "null"} if rows.naive else {}),
         **{key: value for key, value in said.items() if value is not None},
     }
+    if not said.get("gaps"):
+        panel["gaps"], absent = judge_absent(table, panel["kind"], step)
+        table = replace(table, notes=(*table.notes, *absent))
     config = check_stage(PanelConfig, panel, source="options")
     horizon = _steps_ahead(settings, config)
     shared = None if sources.covariates is None else read_shared(sources.covariates, rules)
@@ -77,7 +90,11 @@ def guess_recipe(
         "preset": "best",
         "panel": panel,
         "table": {
-            **{key: value for key, value in settings.get("table", {}).items() if value},
+            **{key: value for key, value in reading.items() if value},
+            **(
+                {"combine": combination.how, "nearest": combination.nearest} if combination else {}
+            ),
+            **({"leave_out": list(table.left_out)} if table.left_out else {}),
             **_named_files(sources),
             "columns": table.layout.mapping(),
             **({"known_ahead": known_ahead} if known_ahead else {}),
@@ -103,7 +120,7 @@ def recipe_of_panel(panel: Panel, saved: Recipe | None) -> Recipe:
 
 
 def describe(sources: Sources, recipe: Recipe, rows: TableRows) -> str:
-    """Return what was understood of a table, in three lines."""
+    """Return what was understood of a table, in three lines, and what was taken for granted."""
     names = name_some((path.name for path in sources.values), 3)
     layout, series, panel = rows.layout, rows.series, recipe.panel
     rules = recipe.table or TableConfig()
@@ -115,12 +132,16 @@ def describe(sources: Sources, recipe: Recipe, rows: TableRows) -> str:
     local = panel.timezone if series.naive else "UTC"
     step = clock_of(panel).step_text
     size = f"{count_of(len(series.ids), 'location')}, steps of {step}, {panel.kind}s"
-    return f"{names}: {rows.form}\n{layout}{further}\n{size}, {' … '.join(ends)} ({local})"
+    lines = [f"{names}: {rows.form}", f"{layout}{further}"]
+    lines += [f"{size}, {' … '.join(ends)} ({local})"]
+    return "\n".join([*lines, *rows.notes])
 
 
 def find_step(table: Table, rules: TableConfig | None = None) -> Step:
     """Return the length of a table's steps."""
-    rows = read_rows(table, "measurement", rules or TableConfig())
+    rows = guess_rows(table, rules or TableConfig(), Steps())
+    if rows.combination is not None:
+        return rows.combination.step
     return guess_step(rows.series, table.name if isinstance(table, Path) else "table")
 
 
@@ -130,6 +151,13 @@ def find_step(table: Table, rules: TableConfig | None = None) -> Step:
 def _steps_ahead(settings: Mapping[str, Mapping[str, Any]], config: PanelConfig) -> int:
     horizon = settings.get("lags", {}).get("horizon")
     return read_horizon(horizon, clock_of(config)) if horizon else LagConfig().horizon
+
+
+def _combined(combination: Combination | None) -> dict[str, Any]:
+    """Return the settings by which several rows of a step are combined."""
+    if combination is None:
+        return {}
+    return {"combine": combination.how, "nearest": combination.nearest}
 
 
 def _static_columns(sources: Sources, rules: TableConfig) -> dict[str, list[str]]:

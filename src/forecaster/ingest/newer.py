@@ -45,7 +45,8 @@ def newer_recipe(
     base = saved or check_stage(Recipe, {"table": {}}, source="the panel")
     reading: dict[str, Any] = {
         "panel": {
-            "timezone": clock.zone, **step_fields(clock), "kind": panel.kind, "gaps": "null",
+            "timezone": clock.zone, **step_fields(clock), "kind": panel.kind,
+            "gaps": "zero" if saved is not None and saved.panel.gaps == "zero" else "null",
             "hours": ALWAYS, "censored": None, "country": None, "renames": None,
             "past_only": [name for name in beside if name in local.past_only],
         },

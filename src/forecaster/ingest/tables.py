@@ -10,10 +10,19 @@ import pyarrow as pa
 from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.ingest.files import TimeSpan, parse_span
+from forecaster.panel.axis import Step
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
+from forecaster.panel.tables.absent import refuse_null_rows
 from forecaster.panel.tables.assemble import SideTables
-from forecaster.panel.tables.table_rows import TableRows, read_rows, read_shared, split_ahead
+from forecaster.panel.tables.sums import leave_out
+from forecaster.panel.tables.table_rows import (
+    Steps,
+    TableRows,
+    read_rows,
+    read_shared,
+    split_ahead,
+)
 from forecaster.reading.load import Table
 
 
@@ -42,8 +51,11 @@ def ingest_table(  # noqa: PLR0913 (a table, and what it is joined with)
     shared = None if covariates is None else read_shared(covariates, rules)
     past_only = [n for n in config.past_only if shared is None or n not in shared.column_names]
     beside = tuple(dict.fromkeys((*flags, *past_only, *rules.known_ahead)))
-    rows = read_rows(sources, config.kind, rules, beside)
-    values, ahead = split_ahead(rows.series, rules.known_ahead)
+    on = Steps(Step(config.step_minutes, config.step_months), config.timezone)
+    rows = read_rows(sources, config.kind, rules, beside, on)
+    if config.gaps == "zero":
+        refuse_null_rows(rows)
+    values, ahead = split_ahead(leave_out(rows.series, rules.leave_out), rules.known_ahead)
     tables = SideTables(locations, shared, ahead, renames)
     panel = Panel.from_series(values, config, tables)
     return _keep_busy(with_static(panel, rules.static), rules, learned), rows

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 from forecaster.clock.clock import Clock
 from forecaster.clock.zone import Resolved, Times, to_local, to_utc
 from forecaster.config import MONTH_MINUTES, PanelConfig
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import DataError, Faults, count_of, name_some, setting
 
 VALUES = "y"  # the layer of the forecast values; all others are covariates
 GAPS = "gaps"  # among the counts: first time and length of each
@@ -25,6 +25,7 @@ FOUND_COVERAGE, EMPTY_DAYS = "covers_found", "days_without_events"  # of trips t
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12
+_USUAL = 0.25  # of the times are one step after another, or they are those of events
 _DAY = np.timedelta64(1, "D")
 log = logging.getLogger(__name__)
 
@@ -73,9 +74,28 @@ def guess_step(rows: SeriesTable, name: str) -> Step:
     seconds = _most_frequent(np.diff(rows.seconds))
     minutes, remainder = divmod(seconds, 60)
     if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        ask = f"aggregate the values first, or give {setting('combine', 'mean')} (or sum)"
         message = f"{name}: most times are {seconds} s apart; steps must divide a day, be whole"
-        raise DataError(f"{message} days, or months; aggregate the values first")
+        raise DataError(f"{message} days, or months; {ask}")
     return Step(minutes)
+
+
+def is_regular(seconds: Int64[np.ndarray, " U"]) -> bool:
+    """Whether times are months, or whole steps of an allowed length apart.
+
+    Args:
+        seconds: since 1970; unique and sorted.
+    """
+    if len(seconds) < 2 or _guess_months(seconds.astype("datetime64[s]")):  # noqa: PLR2004
+        return True
+    gaps = np.diff(seconds)
+    usual = _most_frequent(gaps)
+    minutes, remainder = divmod(usual, 60)
+    if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        return False
+    if minutes < DAY_MINUTES and (gaps == usual).mean() < _USUAL:
+        return False
+    return bool((gaps % usual == 0).all())
 
 
 def step_settings(minutes: int | None, months: int = 0) -> dict[str, int]:

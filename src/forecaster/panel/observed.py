@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32
 
+from forecaster.clock.clock import DAY_MINUTES, Clock
+from forecaster.clock.zone import Times
 from forecaster.errors import DataError, count_of, name_some
 
 OUTSIDE, OUTSIDE_SUM = "values_outside_life", "sum_outside_life"  # in the ledger
@@ -36,6 +38,33 @@ def hide_closed(
         return values, {}
     total = float(np.abs(values[hidden]).sum(dtype=np.float64))
     return _hide(values, hidden), {CLOSED: int(hidden.sum()), CLOSED_SUM: total}
+
+
+def absent_as_zero(
+    values: Float32[np.ndarray, "M N"],
+    times: Times,
+    clock: Clock,
+    alive: Bool[np.ndarray, "M N"],
+) -> Float32[np.ndarray, "M N"]:
+    """The values with 0 at open steps without one, from the first of each location on.
+
+    After its last value it has 0 as far as it has been without one before. A day without any value
+    at steps shorter than a day is missing: nobody may have counted then.
+    """
+    observed = np.isfinite(values)
+    counts = np.zeros(observed.shape, dtype=bool)
+    for n in range(observed.shape[1]):
+        at = np.flatnonzero(observed[:, n])
+        if len(at):
+            longest = int(np.diff(at).max(initial=1))
+            end = len(observed) if len(observed) - at[-1] <= longest else at[-1]
+            counts[at[0] : end, n] = True
+    zero = ~observed & counts & alive
+    if clock.step_minutes < DAY_MINUTES:
+        _, day = np.unique(clock.local(times).astype("datetime64[D]"), return_inverse=True)
+        counted = np.bincount(day, weights=observed.any(axis=1)) > 0
+        zero &= counted[day][:, None]
+    return np.where(zero, np.float32(0), values)
 
 
 def hide_censored(

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Int64, Shaped
 
-from forecaster.choices import DateOrder, DecimalMark, Kind
+from forecaster.choices import Combine, DateOrder, DecimalMark, Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
-from forecaster.config import LagConfig, PanelConfig, TableConfig
+from forecaster.config import MONTH_MINUTES, LagConfig, PanelConfig, TableConfig
 from forecaster.errors import (
     ArtifactError,
     ConfigError,
@@ -29,6 +29,7 @@ from forecaster.panel.axis import (
     DAY_MINUTES,
     VALUES,
     SeriesTable,
+    Step,
     complete_axis,
     days_as_utc,
     settle_gaps,
@@ -42,6 +43,7 @@ from forecaster.panel.observed import (
     CLOSED_SUM,
     OUTSIDE,
     OUTSIDE_SUM,
+    absent_as_zero,
     hide_censored,
     hide_closed,
     hide_outside_life,
@@ -70,6 +72,7 @@ from forecaster.panel.storage.folder import (
 )
 from forecaster.panel.storage.folder import VALUES as VALUES_LAYER
 from forecaster.panel.storage.tables import locations_writer
+from forecaster.panel.tables.absent import judge_absent, refuse_null_rows
 from forecaster.panel.tables.assemble import (
     Axis,
     SideTables,
@@ -81,13 +84,16 @@ from forecaster.panel.tables.assemble import (
 from forecaster.panel.tables.renames import apply_renames, read_renames
 from forecaster.panel.tables.table_rows import (
     WIDE_TIME,
+    Steps,
     TableRows,
     find_kind,
     read_long_rows,
     read_shared,
     read_wide_rows,
+    refuse_markers,
     split_ahead,
     split_covariates,
+    without_sums,
 )
 from forecaster.panel.vintages import vintages_writer
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
@@ -542,6 +548,8 @@ class Panel:
         missing: Missing = (),
         decimal: DecimalMark | None = None,
         dates: DateOrder | None = None,
+        combine: Combine | None = None,
+        leave_out: Sequence[str] | None = None,
     ) -> "Panel":
         """Return the panel of a long table, one row per value, or of one series.
 
@@ -572,13 +580,19 @@ class Panel:
                 gaps are not closings.
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
-            gaps: times without any row: `refuse`, or `null` to add them as missing.
+            gaps: times without any row: `refuse`, or `null` to add them as missing. `zero`: a
+                location that is open has 0 where it has no row, from its first one on.
             past_only: covariates that are seen in the past and unknown ahead.
             columns: which columns are meant: `time=when,id=sensor,value=flow`, or
                 `time=when,value=kwh` of one series; `date+hour` joins two.
             missing: values that stand for missing ones, such as -999 or `["-1", "n/a"]`.
             decimal: the decimal mark of a text file, where 1,234 could be either.
             dates: what comes first in 05/06/2022: `day-first` or `month-first`.
+            combine: several rows of a location in one step: their `sum`, their `mean`, or the
+                `count` of them. Default: there may be one, or as found where the columns are
+                recognised.
+            leave_out: locations that are left out. Default: one that is the sum of all others, if
+                the columns are recognised.
         """
         given: dict[str, Any] = {
             "timezone": timezone, "kind": kind, "country": country,
@@ -588,8 +602,13 @@ class Panel:
             **step_settings(step_minutes, step_months),
         }  # fmt: skip
         config = _given_config(given, "Panel.from_long")
-        rules = _given_rules(columns, missing, decimal, dates)
-        rows = read_long_rows(table, config.kind if kind else "measurement", rules)
+        rules = _given_rules(columns, missing, decimal, dates, combine)
+        said = step_minutes or step_months
+        step = Step(step_minutes or step_months * MONTH_MINUTES, step_months) if said else None
+        on = Steps(step, timezone)
+        rows = read_long_rows(table, config.kind if kind else "measurement", rules, on)
+        if rows.recognised or leave_out is not None:
+            rows = without_sums(rows, leave_out)
         tables = SideTables(locations, covariates, local_covariates, renames)
         return cls._from_rows(rows, config, rules, tables)
 
@@ -617,6 +636,8 @@ class Panel:
         missing: Missing = (),
         decimal: DecimalMark | None = None,
         dates: DateOrder | None = None,
+        combine: Combine | None = None,
+        leave_out: Sequence[str] | None = None,
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location.
 
@@ -632,8 +653,10 @@ class Panel:
             **step_settings(step_minutes, step_months),
         }  # fmt: skip
         config = _given_config(given, "Panel.from_wide")
-        rules = _given_rules(None, missing, decimal, dates)
+        rules = _given_rules(None, missing, decimal, dates, combine)
         rows = read_wide_rows(table, config.kind if kind else "measurement", rules, time)
+        if rows.recognised or leave_out is not None:
+            rows = without_sums(rows, leave_out)
         tables = SideTables(locations, covariates, local_covariates, renames)
         return cls._from_rows(rows, config, rules, tables)
 
@@ -643,6 +666,8 @@ class Panel:
     ) -> "Panel":
         """Return the panel of rows, with what was not given as it is found."""
         given, series = config.model_fields_set, rows.series
+        if rows.combination is not None:
+            config = config.model_copy(update=rows.combination.step.settings())
         config = with_step(config, series)
         found: dict[str, Any] = {}
         if "timezone" not in given:
@@ -654,7 +679,12 @@ class Panel:
         config = config.model_copy(update=found)
         if rows.recognised:
             log.info("%s: %s", rows.name, rows)
-            series, config, tables = _as_the_command(series, config, rules, tables)
+            refuse_markers(series, rows.name)
+            for note in rows.notes:
+                log.warning("%s: %s", rows.name, note)
+            series, config, tables = _as_the_command(rows, config, rules, tables)
+        if config.gaps == "zero":
+            refuse_null_rows(rows)
         return cls.from_series(series, config, tables)
 
     @classmethod
@@ -686,6 +716,10 @@ class Panel:
             local_covariates=local_covariates,
         )
         panel = panel.open_as(config)
+        if config.gaps == "zero":
+            alive = panel.alive(0, len(panel.values))
+            values = absent_as_zero(panel.values, panel.times, panel.clock, alive)
+            panel = replace(panel, values=values)
         counts = settle_gaps(placed, panel.clock.is_open(panel.times), config).counts
         panel = replace(panel, counts={**counts, **panel.counts}).within_lives()
         panel = panel if config.censored is None else panel.censor(config.censored)
@@ -834,19 +868,30 @@ def _given_config(given: Mapping[str, Any], source: str) -> PanelConfig:
 
 
 def _given_rules(
-    columns: str | None, missing: Missing, decimal: DecimalMark | None, dates: DateOrder | None
+    columns: str | None,
+    missing: Missing,
+    decimal: DecimalMark | None,
+    dates: DateOrder | None,
+    combine: Combine | None,
 ) -> TableConfig:
     markers = [missing] if isinstance(missing, str | int | float) else missing
     texts = tuple(marker if isinstance(marker, str) else f"{marker:g}" for marker in markers)
-    return TableConfig(columns=columns, missing=texts, decimal=decimal, dates=dates)
+    return TableConfig(
+        columns=columns, missing=texts, decimal=decimal, dates=dates, combine=combine
+    )
 
 
 def _as_the_command(
-    series: SeriesTable, config: PanelConfig, rules: TableConfig, tables: SideTables
+    rows: TableRows, config: PanelConfig, rules: TableConfig, tables: SideTables
 ) -> tuple[SeriesTable, PanelConfig, SideTables]:
     """Return rows, settings and tables as `forecaster run` takes them: gaps, covariates ahead."""
     given = config.model_fields_set
-    found: dict[str, Any] = {} if "gaps" in given else {"gaps": "null"}
+    series, found = rows.series, dict[str, Any]()
+    if "gaps" not in given:
+        step = Step(config.step_minutes, config.step_months)
+        found["gaps"], notes = judge_absent(rows, config.kind, step)
+        for note in notes:
+            log.warning("%s: %s", rows.name, note)
     if series.naive and "nonexistent" not in given:
         found["nonexistent"] = "null"
     config = config.model_copy(update=found)

@@ -1,6 +1,7 @@
 """Text files with delimited columns, such as CSV, as Arrow tables."""
 
 import codecs
+import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,8 @@ def read_delimited(
         raise DataError(f"{path}: cannot be read as a table (a text is not {dialect.encoding})")
     table, repeated = _drop_headers(_clocks_as_text(_name_columns(table)), dialect)
     dialect = replace(dialect, repeated=repeated)
-    return convert_numerals(table, dialect.decimal, missing, {*texts}), dialect
+    table, placeholders = convert_numerals(table, dialect.decimal, missing, {*texts})
+    return table, replace(dialect, placeholders=placeholders)
 
 
 def refuse_wide(path: Path, columns: int) -> None:
@@ -106,7 +108,8 @@ def _find_notes(end: str, dialect: Dialect) -> tuple[str, ...]:
     """Return the lines below the last row: a text in a single cell, such as a source."""
     notes: list[str] = []
     for line in reversed(end.splitlines()):
-        filled = [cell for cell in line.split(dialect.delimiter) if cell.strip(' "')]
+        cells = next(csv.reader([line], delimiter=dialect.delimiter, quotechar=dialect.quote), [])
+        filled = [cell for cell in cells if cell.strip(" \"'")]
         if len(filled) > 1 or (filled and (len(dialect.names) == 1 or looks_like_time(filled[0]))):
             break
         notes += [line] if filled and not is_ruling(line) else []
@@ -123,7 +126,7 @@ def _text_columns(sample: str, dialect: Dialect) -> set[str]:
             columns |= {
                 name.lower()
                 for name, cell in zip(dialect.names, cells, strict=True)
-                if _PADDED.fullmatch(cell.strip(' "')) or _is_written_time(cell.strip(' "'))
+                if _PADDED.fullmatch(cell.strip(" \"'")) or _is_written_time(cell.strip(" \"'"))
             }
     return columns
 
@@ -156,7 +159,9 @@ def _read(path: Path, dialect: Dialect, texts: set[str]) -> pa.Table:
                 column_names=list(dialect.names),
             ),
             parse_options=pyarrow.csv.ParseOptions(
-                delimiter=dialect.delimiter, invalid_row_handler=note
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote,
+                invalid_row_handler=note,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types={n: pa.string() for n in dialect.names if n.strip().lower() in texts},

@@ -39,18 +39,22 @@ class Dialect:
     decimal: DecimalMark
     lines_above: int  # before the header
     names: tuple[str, ...]  # of the columns
+    quote: str = '"'  # around cells
     header: bool = True  # False: the first row holds values
     units: bool = False  # whether a row of units follows the header
     notes: tuple[str, ...] = ()  # lines below the last row
     repeated: int = 0  # rows that repeat the header
+    placeholders: tuple[str, ...] = ()  # what stands in place of numbers
 
     def __str__(self) -> str:
         parts = [f"{_DELIMITER_NAMES[self.delimiter]}-separated, {self.encoding}"]
+        parts += ["cells in '…'"] if self.quote == "'" else []
         parts += ["decimal comma"] if self.decimal == "," else []
         parts += [f"{self.lines_above} lines above the header left out"] * bool(self.lines_above)
         parts += [f"{count_of(len(self.notes), 'note')} at the end left out"] * bool(self.notes)
         parts += [f"{count_of(self.repeated, 'repeated header')} left out"] * bool(self.repeated)
         parts += ["no header"] * (not self.header) + ["a row of units left out"] * self.units
+        parts += self.placeholders
         return ", ".join(parts)
 
 
@@ -84,8 +88,9 @@ def find_dialect(
     lines = text.splitlines()[:_SAMPLE_LINES]
     if not any(line.strip() for line in lines):
         raise DataError(f"{name}: cannot be read as a table (it is empty); give a header and rows")
-    delimiter = _find_delimiter(lines)
-    rows = list(_split(lines, delimiter))
+    quote = _find_quote(lines)
+    delimiter = _find_delimiter(lines, quote)
+    rows = list(_split(lines, delimiter, quote))
     width = _usual_width(rows)
     first = _find_first(rows, width)
     line, names = rows[first]
@@ -94,6 +99,7 @@ def find_dialect(
     return Dialect(
         encoding=encoding,
         delimiter=delimiter,
+        quote=quote,
         decimal=decimal or _find_decimal(list(zip(*below, strict=True)), delimiter, name),
         lines_above=line,
         names=tuple(c.strip() for c in names) if header else _numbered(width),
@@ -107,10 +113,23 @@ def is_ruling(text: str) -> bool:
     return _RULING.fullmatch(text) is not None
 
 
-def _find_delimiter(lines: Sequence[str]) -> str:
+def _find_quote(lines: Sequence[str]) -> str:
+    """Return the mark around cells: a single quote where most lines, and no others, have it."""
+    single, double = (
+        sum(
+            re.search(rf"(^|[,;|\t])\s*{mark}[^{mark}]*{mark}\s*($|[,;|\t])", line) is not None
+            for line in lines
+        )
+        for mark in ("'", '"')
+    )
+    filled = sum(bool(line.strip()) for line in lines)
+    return "'" if not double and 2 * single > filled else '"'
+
+
+def _find_delimiter(lines: Sequence[str], quote: str) -> str:
     best, share = None, 0.0
     for delimiter in _DELIMITERS:
-        rows = list(_split(lines, delimiter))
+        rows = list(_split(lines, delimiter, quote))
         width = _usual_width(rows)
         alike = sum(len(cells) == width for _, cells in rows) / max(len(rows), 1)
         if width > 1 and alike > share + 0.05:
@@ -118,9 +137,10 @@ def _find_delimiter(lines: Sequence[str]) -> str:
     return best or ","  # a single column
 
 
-def _split(lines: Sequence[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
+def _split(lines: Sequence[str], delimiter: str, quote: str) -> Iterable[tuple[int, list[str]]]:
     """Yield the number of lines above each row, and its cells."""
-    reader, above = csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 0
+    reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, skipinitialspace=True)
+    above = 0
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) and not is_ruling(delimiter.join(cells)):

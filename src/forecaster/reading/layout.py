@@ -8,13 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, setting
-from forecaster.reading.mapping import parse_pairs
-from forecaster.reading.times import as_texts, looks_like_time
+from forecaster.reading.mapping import parse_pairs, quote_name
+from forecaster.reading.times import as_texts, looks_like_time, parse_times
 
 FIELDS = ("time", "id", "value")
 TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour", "zeit", "datum",
@@ -22,14 +24,17 @@ TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour"
               "time_utc", "timestamp_utc", "utc_timestamp", "ts", "epoch", "begin", "start", "von",
               "from")  # fmt: skip
 PERIOD_NAMES = ("day", "week", "month", "quarter", "year", "jahr", "monat", "quartal", "tag",
-                "woche", "time_period", "period")  # where no other is a time  # fmt: skip
+                "woche", "time_period", "period", "mois", "mes", "semaine", "semana", "trimestre",
+                "annee", "année", "año", "jour", "dia", "día")  # if no other is one  # fmt: skip
 CLOCK_NAMES = ("time", "hour", "uhrzeit", "stunde", "zeit", "heure", "hora", "von", "from", "ora")
 CALENDAR_PARTS = (
-    ("year", "jahr", "annee", "année", "ano", "año", "yr", "yyyy"),
+    ("year", "jahr", "annee", "année", "ano", "año", "yr", "yyyy", "fiscal_year", "fy"),
     ("month", "monat", "mois", "mes", "mm"),
     ("day", "tag", "jour", "dia", "día", "dd", "day_of_month"),
     ("hour", "stunde", "heure", "hora", "hr", "hh"),
 )  # fmt: skip
+QUARTER_NAMES = ("quarter", "quartal", "qtr", "trimestre")
+WEEK_NAMES = ("week", "woche", "kw", "semaine", "semana", "week_number", "iso_week", "weeknum")
 ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
             "sensor_id", "zone", "zone_id", "site", "node", "region", "cell", "store", "shop",
             "store_id", "item", "item_id", "meter", "meter_id", "device", "device_id", "filiale",
@@ -38,7 +43,7 @@ ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id
 VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "load", "cases",
                "sales", "values", "obs_value", "wert", "messwert", "menge", "umsatz", "absatz",
                "verbrauch", "kwh", "consumption", "concentration", "quantity", "qty", "valeur",
-               "valor", "visitors", "passengers", "volume", "total")  # fmt: skip
+               "valor", "visitors", "passengers", "close", "volume", "total")  # fmt: skip
 CALENDAR_NAMES = ("year", "month", "day", "weekday", "day_of_week", "dayofweek", "hour", "week",
                   "quarter", "minute", "jahr", "monat", "tag", "wochentag", "stunde", "is_weekend",
                   "dow", "kw", "doy", "day_of_year")  # the clock gives them  # fmt: skip
@@ -49,16 +54,48 @@ LABEL_NAMES = ("unit", "units", "uom", "einheit", "unité", "unidad", "variable"
 ROW_NAMES = ("index", "row", "unnamed_0", "nr", "no", "lfd_nr", "record", "rec")
 PERIODS_OF_DAY = ((1, 48), (1, 96))  # first and last number of half and quarter hours
 _SAMPLE = 500  # rows by which a column is recognised
-_CLOCK = re.compile(r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?\s*")
+_CLOCK = re.compile(  # or a span of them, 08:00-08:30
+    r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?(\s*[-–]\s*\d{1,2}[:.]\d\d(:\d\d)?)?\s*"
+)
+_FEW_ROWS = 20  # below them a table may have a row for each place
 _MOST_KEYS = 3  # columns that name a location together
-_TIME_WORDS = ("time", "timestamp", "datetime", "date", "datum", "zeit", "fecha")
+_TIME_WORDS = ("time", "timestamp", "datetime", "date", "datum", "zeit", "fecha", "ts", "epoch",
+               "unix", "utc")  # fmt: skip
 _VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "riders", "ridership",
                 "calls", "orders", "anzahl", "besucher", "fahrten", "ventes", "comptage", "ventas",
-                "usage", "generation", "production", "revenue", "bestellungen")  # fmt: skip
+                "usage", "generation", "production", "revenue", "bestellungen", "amount", "betrag",
+                "montant", "importe", "attendances", "admissions", "arrivals", "offered", "power",
+                "energy", "kwh", "mwh", "mw", "quantity", "requests", "sessions", "users",
+                "customers", "downloads", "views", "visits", "people", "patients", "parcels",
+                "covers", "nights", "bookings", "clicks", "steps", "calories", "guests",
+                "transactions", "items")  # fmt: skip
+_SIDE_WORDS = ("temp", "temperature", "temperatur", "humidity", "feuchte", "pressure", "druck",
+               "wind", "rain", "regen", "precipitation", "snow", "cloud", "dew", "voltage", "volt",
+               "volts", "price", "prices", "preis", "prix", "precio", "cost", "costs", "kosten",
+               "discount", "rabatt", "promo", "promotion", "onpromotion", "flag", "holiday",
+               "school", "weekend", "open", "high", "low", "cpi", "unemployment", "fuel", "pct",
+               "percent", "share", "anteil", "rate", "ratio", "yoy", "change", "veränderung",
+               "growth", "delta", "diff", "index", "aht", "duration", "balance", "saldo",
+               "battery", "quality", "score", "profit", "margin", "tax", "mwst", "vat", "weight",
+               "age", "season")  # of what stands beside the values  # fmt: skip
+_OPPOSITES = ({"in", "out"}, {"inflow", "outflow"}, {"entries", "exits"}, {"import", "export"},
+              {"imports", "exports"}, {"arrivals", "departures"}, {"boardings", "alightings"},
+              {"credit", "debit"}, {"bezug", "einspeisung"}, {"up", "down"}, {"entry", "exit"},
+              {"inbound", "outbound"}, {"imported", "exported"})  # fmt: skip
+_UNIT = re.compile(r"[\[(]\s*([^\])]{1,12}?)\s*[\])]\s*$")  # at the end of a name: [°C]
+_INTENSIVE_WORDS = ("power", "load", "flow", "mw", "kw", "level", "concentration", "speed", "cpu",
+                    "usage", "state", "occupancy", "utilisation", "utilization", "depth", "ph",
+                    "pm10", "pm2", "no2", "o3", "so2", "co2", "co", "stand")  # fmt: skip
 _YEAR = re.compile(r"(1[6-9]|20)\d\d")
 _NAMELESS = re.compile(r"column \d+")  # as the reader numbers them
-_ID = re.compile(r"[a-z\d_ .-](ID|Id)$|[_ .-]ids?$|_IDS$")  # of stationID, station_id; not of GRID
+_ID = re.compile(  # of stationID, station_id and store_nbr; not of GRID
+    r"[a-z\d_ .-](ID|Id)$|[_ .-]ids?$|_IDS$|[_ .-](nbr|number|no|nr|code|Nbr|Number|No|Nr|Code)$"
+)
+EVENTS = "number of rows"  # the value of a table in which each row is an event
 JOIN = "+"  # between columns that are meant together
+
+
+Meaning = Literal["additive", "intensive", "unknown"]  # whether values of a step are added up
 
 
 @dataclass(frozen=True)
@@ -74,6 +111,7 @@ class TableLayout:
     value: str | None = None
     further: tuple[str, ...] = ()  # columns of numbers beside the values
     ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was taken for granted, and how it is changed
 
     def __str__(self) -> str:
         ignored = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
@@ -85,15 +123,16 @@ class TableLayout:
 
     def mapping(self) -> str:
         """The layout as an option: `time=when,id=sensor,value=flow`."""
-        named = {"time": self.time, "id": self.id, "value": self.value}
-        return ",".join(f"{name}={column}" for name, column in named.items() if column)
+        value = None if self.value == EVENTS else self.value
+        named = {"time": self.time, "id": self.id, "value": value}
+        return ",".join(f"{name}={quote_name(column)}" for name, column in named.items() if column)
 
 
 def parse_layout(text: str) -> TableLayout:
     """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
     faults = Faults(f"columns {text!r}")
     columns = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
-    if set(columns) not in ({"time"}, {"time", "value"}, set(FIELDS)):
+    if set(columns) not in ({"time"}, {"time", "value"}, {"time", "id"}, set(FIELDS)):
         faults.add("give time, of one series also value, and of a long table also id and value")
     faults.raise_any(ConfigError)
     return TableLayout(columns["time"], columns.get("id"), columns.get("value"))
@@ -123,41 +162,67 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     is_long = identity is not None or not _are_keys(table, parts_of(table, time))
     taken = {*parts_of(table, time), *(parts_of(table, identity) if identity else ())}
     remaining = [c for c in table.column_names if c not in taken]
-    value = _find_value(table, remaining)
     if not is_long:
-        alone = value is not None and _normal(value) in VALUE_NAMES
-        place = _only([c for c in remaining if _names_all(table, c)])
-        number = _only([c for c in remaining if _is_number(table, c)])
-        if place is not None and value is not None and value == number and not alone:
-            return complete_layout(TableLayout(time, place, value), table)
-        return complete_layout(TableLayout(time, value=value if alone else None), table)
-    if identity is None or value is None:
-        raise DataError(f"{name}: {_explain_long(table, time, identity, value, remaining)}")
-    return complete_layout(TableLayout(time, identity, value), table)
+        return _guess_by_time(table, time, remaining)
+    value = _find_value(table, remaining)
+    if value is None and len(_best_values(table, remaining)) > 1:
+        rivals = _best_values(table, remaining)
+        raise DataError(f"{name}: {_explain_rivals(time, identity, rivals)}")
+    layout = complete_layout(TableLayout(time, identity, value or EVENTS), table)
+    return _note_choice(table, layout)
 
 
-def _explain_long(
-    table: pa.Table, time: str, identity: str | None, value: str | None, remaining: Sequence[str]
-) -> str:
-    """Say what is not recognised of a long table, and how to give it."""
-    found = f"found: {name_some(table.column_names, 20)}"
-    numbers = [c for c in remaining if _is_covariate(table, c)]
-    example = setting("columns", f"time={time},id={identity or '…'},value={value or '…'}")
-    mapping = f"time={time},zone={identity or '…'}"
-    events = (
-        "if each row is one event, such as a trip: forecaster ingest trips FILE --zones --columns "
-        f"{mapping} counts them"
+def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> TableLayout:
+    """Return the layout of a table with one row for each time: wide, or one series."""
+    value = _name_value(table, remaining)
+    alone = value is not None and normal_name(value) in VALUE_NAMES
+    place = _only([c for c in remaining if _names_all(table, c)])
+    numbers = [c for c in remaining if _is_location(table, c)]
+    if place is not None and value is not None and [value] == numbers and not alone:
+        return complete_layout(TableLayout(time, place, value), table)
+    if alone and value is not None and not (normal_name(value) == "total" and len(numbers) > 2):  # noqa: PLR2004
+        return complete_layout(TableLayout(time, value=value), table)
+    if not numbers and value is None:
+        place = _find_id(table, time, is_long=True)
+        return complete_layout(TableLayout(time, place, EVENTS), table)
+    if _are_measures(numbers):
+        value = _choose_value(table, numbers)
+        layout = complete_layout(TableLayout(time, value=value), table)
+        wide = setting("columns", TableLayout(time).mapping())
+        others = name_some([c for c in numbers if c != value])
+        note = f"other measures beside {value!r} are covariates: {others}; if each column is a "
+        return replace(layout, notes=(f"{note}location give {wide}",))
+    return complete_layout(TableLayout(time), table)
+
+
+def _note_choice(table: pa.Table, layout: TableLayout) -> TableLayout:
+    """Return the layout with a note where another column could have been the values."""
+    if layout.value in (None, EVENTS) or normal_name(str(layout.value)) in VALUE_NAMES:
+        return layout
+    rivals = [c for c in layout.further if _rank(table, c) <= _PLAIN]
+    if not rivals:
+        return layout
+    other = setting("columns", replace(layout, value=rivals[0]).mapping())
+    note = f"values taken from {layout.value!r}; for those of {rivals[0]!r} give {other}"
+    return replace(layout, notes=(note,))
+
+
+def _explain_rivals(time: str, identity: str | None, rivals: Sequence[str]) -> str:
+    """Say which columns may be the values, and how to give one."""
+    either = (setting("columns", TableLayout(time, identity, c).mapping()) for c in rivals)
+    return f"{name_some(map(repr, rivals))} may be the values: give {' or '.join(either)}"
+
+
+def explain_events(layout: TableLayout) -> str:
+    """Say that no column of values is recognised, and how to give it, or count the rows."""
+    example = setting("columns", replace(layout, value="…").mapping())
+    zone = f",zone={layout.id}" if layout.id else ""
+    return (
+        f"no column of values is recognised; give {example} (if each row is one event, such as a "
+        f"trip: {setting('combine', 'count')} counts the rows of a step, and forecaster ingest "
+        f"trips FILE --zones {setting('columns', f'time={layout.time}{zone}')} --out PANEL those "
+        "of many files)"
     )
-    if identity is None:
-        why = "times repeat, and no column is recognised as that of the locations"
-        return f"{why}; {found}; give {example} ({events})"
-    if not remaining:
-        return f"no column is left for values; {found}; {events}"
-    if len(numbers) > 1:
-        example = setting("columns", f"time={time},id={identity},value={numbers[0]}")
-        which = f"several columns may be the values: {name_some(numbers)}"
-        return f"{which}; give one of them, the others become covariates: {example}"
-    return f"no column of values is recognised; {found}; give {example} ({events})"
 
 
 # ---------------------------------------------------------------------------------- times
@@ -178,7 +243,13 @@ def _find_time(table: pa.Table) -> str | None:
     """Return the column of times, or a day and a clock joined."""
     named = _by_name(table.column_names)
     calendar = _calendar_columns(table, named)
-    times = [c for c in table.column_names if c not in calendar and _is_time(table, c)]
+    times = [
+        column
+        for column in table.column_names
+        if column not in calendar
+        and normal_name(column) not in ID_NAMES
+        and _is_time(table, column)
+    ]
     time = next((named[n] for n in TIME_NAMES if n in named and named[n] not in calendar
                  and not _is_clock(table, named[n])), None)  # fmt: skip
     time = time or (times[0] if len(times) == 1 else _first_begin(table, times))
@@ -212,6 +283,9 @@ def _calendar_columns(table: pa.Table, named: Mapping[str, str]) -> list[str]:
         if column is None:
             break
         columns.append(column)
+    part = next((named[n] for n in (*QUARTER_NAMES, *WEEK_NAMES) if n in named), None)
+    if len(columns) == 1 and part is not None:
+        columns.append(part)
     return columns if len(columns) > 1 and is_year(table, columns[0]) else []
 
 
@@ -222,15 +296,13 @@ def is_year(table: pa.Table, column: str) -> bool:
 
 
 def _first_begin(table: pa.Table, times: Sequence[str]) -> str | None:
-    """Return that of two columns of times which is the earlier one in every row."""
-    if len(times) != 2:  # noqa: PLR2004 (begin and end)
+    """Return that of several columns of times which is the earliest one in every row."""
+    if len(times) < 2:  # noqa: PLR2004
         return None
     head = table.slice(0, _SAMPLE)
-    texts = [as_texts(head[c]) or head[c].cast(pa.string()) for c in times]
-    one, two = texts
-    if pc.all(pc.less(one, two)).as_py():
-        return times[0]
-    return times[1] if pc.all(pc.less(two, one)).as_py() else None
+    seconds = np.column_stack([parse_times(head[c], c, Faults(c))[0] for c in times])
+    earliest = (seconds <= seconds.min(axis=1, keepdims=True)).all(axis=0)
+    return times[int(np.argmax(earliest))] if earliest.any() else None
 
 
 def _is_time(table: pa.Table, column: str) -> bool:
@@ -257,11 +329,11 @@ def _is_clock(table: pa.Table, column: str) -> bool:
     if _is_text(table, column):
         texts = _sample_texts(table, column)
         return bool(texts) and all(_CLOCK.fullmatch(text) for text in texts)
-    is_named = _normal(column) in CLOCK_NAMES or _normal(column).endswith("period")
+    is_named = normal_name(column) in CLOCK_NAMES or normal_name(column).endswith("period")
     if not is_named or not pa.types.is_integer(table[column].type):
         return False
     ends = pc.min_max(table[column]).as_py()
-    if _normal(column) in CLOCK_NAMES:
+    if normal_name(column) in CLOCK_NAMES:
         return ends["min"] is not None and ends["min"] >= 0 and 20 <= ends["max"] <= 24  # noqa: PLR2004
     return (ends["min"], ends["max"]) in PERIODS_OF_DAY
 
@@ -269,36 +341,55 @@ def _is_clock(table: pa.Table, column: str) -> bool:
 # -------------------------------------------------------------------------------- locations
 
 
-def _find_id(table: pa.Table, time: str) -> str | None:
-    """Return the column, or the few columns, that tell apart the rows of one time."""
+def _find_id(table: pa.Table, time: str, is_long: bool = False) -> str | None:
+    """Return the column, or the few columns, that tell apart the rows of one time.
+
+    Args:
+        table: of which it is a column.
+        time: the column of times.
+        is_long: whether there is such a column, though all times differ.
+    """
     taken = parts_of(table, time)
     named = _by_name([c for c in table.column_names if c not in taken])
-    first = next((named[n] for n in ID_NAMES if n in named), None)
+    first = next((named[n] for n in ID_NAMES if n in named and _repeats(table, [named[n]])), None)
     if first is not None and _are_keys(table, [*taken, first]):
         return first
-    if first is None and _are_keys(table, taken):
+    if first is None and not is_long and _are_keys(table, taken):
         return None
-    candidates = [c for c in named.values() if c != first and _can_tell_apart(table, c)]
+    candidates = [
+        column
+        for column in named.values()
+        if column != first and _can_tell_apart(table, column) and _repeats(table, [column])
+    ]
     most = _MOST_KEYS - (first is not None)
     for count in range(1, most + 1):
         for chosen in combinations(candidates, count):
             columns = [*((first,) if first else ()), *chosen]
-            if _are_keys(table, [*taken, *columns]):
+            is_named = any(not table[column].null_count for column in columns)
+            if is_named and _repeats(table, columns) and _are_keys(table, [*taken, *columns]):
                 return JOIN.join(columns)
     return first or (candidates[0] if len(candidates) == 1 else None)
+
+
+def _repeats(table: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether columns may name places: most rows share theirs with others, as numbers do not."""
+    if len(table) < _FEW_ROWS:
+        return True
+    distinct = table.select(list(columns)).group_by(list(columns)).aggregate([])
+    return bool(2 * distinct.num_rows <= len(table))
 
 
 def _names_all(table: pa.Table, column: str) -> bool:
     """Whether a column holds the same text in every row: the name of the only location."""
     values = table[column]
     is_same = not values.null_count and len(values.unique()) == 1
-    return _is_text(table, column) and is_same and _normal(column) not in LABEL_NAMES
+    return _is_text(table, column) and is_same and normal_name(column) not in LABEL_NAMES
 
 
 def _can_tell_apart(table: pa.Table, column: str) -> bool:
     """Whether a column of texts, or of numbers named as ids, has more than one."""
     is_number = pa.types.is_integer(table[column].type) and _ID.search(column) is not None
-    is_value = _normal(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
+    is_value = normal_name(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
     if is_value or _is_time(table, column):
         return False
     return bool(pc.count_distinct(table[column]).as_py() > 1)
@@ -314,19 +405,96 @@ def _are_keys(table: pa.Table, columns: Sequence[str]) -> bool:
 
 
 def _find_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
-    """Return the column of values: by its name, or the only one of numbers, or the only one."""
+    """Return the column of values: by its name, else the most plausible one of numbers.
+
+    Two that are equally plausible, such as inflow and outflow, are asked about.
+    """
+    value = _name_value(table, remaining)
+    if value is not None:
+        return value
+    best = _best_values(table, remaining)
+    return best[0] if len(best) == 1 else None
+
+
+def _name_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
+    """Return the column named as values, or the only one of numbers, or the only one."""
     named = _by_name(remaining)
     value = next((named[n] for n in VALUE_NAMES if n in named), None)
     numbers = [c for c in remaining if _is_covariate(table, c)]
-    if value is not None:
-        return value
-    by_word = [c for c in numbers if set(_normal(c).split("_")) & {*_VALUE_WORDS}]
-    return _only(numbers) or _only(by_word) or (None if numbers else _only(remaining))
+    written = [c for c in remaining if _is_text(table, c) and _begin_with_digits(table, c)]
+    return value or _only(numbers) or (None if numbers else _only(written))
+
+
+def _begin_with_digits(table: pa.Table, column: str) -> bool:
+    """Whether most texts of a column are written as numbers with something behind them."""
+    texts = _sample_texts(table, column)
+    return 2 * sum(text.lstrip("+-$€£( ")[:1].isdigit() for text in texts) > len(texts)
+
+
+def _best_values(table: pa.Table, remaining: Sequence[str]) -> list[str]:
+    """Return the most plausible column of values, and those that are equally so."""
+    numbers = [c for c in remaining if _is_covariate(table, c)]
+    if not numbers:
+        return []
+    ranks = {column: _rank(table, column) for column in numbers}
+    best = _choose_value(table, numbers)
+    return [best, *(c for c in numbers if ranks[c] == ranks[best] and _are_opposites(best, c))]
+
+
+def _choose_value(table: pa.Table, numbers: Sequence[str]) -> str:
+    """Return the first of the columns that are most plausible by name and content."""
+    return min(numbers, key=lambda column: _rank(table, column))
+
+
+_NAMED, _PLAIN, _BESIDE, _CONSTANT = range(4)  # ranks of columns of values
+
+
+def _rank(table: pa.Table, column: str) -> int:
+    """Return how plausible a column of values is: named so, plain, beside them, or constant."""
+    words = _words(column)
+    distinct = pc.count_distinct(table[column]).as_py()
+    if distinct <= 1 or (distinct == 2 and pc.max(table[column]).as_py() == 1):  # noqa: PLR2004
+        return _CONSTANT
+    if words & {*_SIDE_WORDS, "total", "cumulative", "cum", "kumuliert"} or "%" in column:
+        return _BESIDE
+    return _NAMED if words & {*_VALUE_WORDS} else _PLAIN
+
+
+def meaning_of(column: str) -> Meaning:
+    """Return whether values add up as sales do, or not as temperatures; by their name."""
+    words = {*re.split(r"[_\d]+", normal_name(column)), *normal_name(column).split("_")}
+    if words & {*_SIDE_WORDS, *_INTENSIVE_WORDS} or "%" in column:
+        return "intensive"
+    additive = {*_VALUE_WORDS} - {"y", "value", "values", "wert", "valeur", "valor", "obs_value"}
+    return "additive" if words & additive else "unknown"
+
+
+def _are_opposites(one: str, two: str) -> bool:
+    """Whether two names differ in a pair of opposites alone, such as `in` and `out`."""
+    words = [_words(name) for name in (one, two)]
+    return words[0] ^ words[1] in _OPPOSITES
+
+
+def _are_measures(columns: Sequence[str]) -> bool:
+    """Whether columns are several measures of one place: by their units, or by their names."""
+    units = {match[1].lower() for c in columns if (match := _UNIT.search(c))}
+    with_unit = sum(_UNIT.search(c) is not None for c in columns)
+    if len(columns) > 1 and with_unit == len(columns):
+        return len(units) > 1
+    if any(_are_opposites(one, two) for one, two in combinations(columns, 2)):
+        return False  # such as what comes in and goes out: both are forecast
+    named = [words for c in columns if (words := _words(c) & {*_VALUE_WORDS})]
+    if len(named) > 1 and not set.intersection(*named):
+        return True
+    beside = [_words(c) & {*_SIDE_WORDS} for c in columns]
+    plain = sum(not words for words in beside)
+    distinct = {word for words in beside for word in words}
+    return plain == 1 < len(columns) or (plain == 0 and len(distinct) > 1)
 
 
 def _is_covariate(table: pa.Table, column: str) -> bool:
     """Whether a column of numbers says more than the clock, the map or a row's number."""
-    name = _normal(column)
+    name = normal_name(column)
     told = (*CALENDAR_NAMES, *PLACE_NAMES, *ROW_NAMES, *ID_NAMES)
     is_id = name in told or _ID.search(column) is not None
     return _is_number(table, column) and not is_id and pc.count(table[column]).as_py() > 0
@@ -337,10 +505,13 @@ def _is_location(table: pa.Table, column: str) -> bool:
 
     These are numbers, but no part of the calendar, no numbers of rows and no id of all of them.
     """
-    is_index = _normal(column) in ROW_NAMES or _NAMELESS.fullmatch(column) is not None
-    is_told = _normal(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
+    is_named_id = normal_name(column) in ID_NAMES or _ID.search(column) is not None
+    is_row_id = is_named_id and not _repeats(table, [column])
+    is_index = normal_name(column) in ROW_NAMES or _NAMELESS.fullmatch(column) is not None
+    is_told = normal_name(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
     is_same_id = _ID.search(column) is not None and pc.count_distinct(table[column]).as_py() == 1
-    return _is_number(table, column) and not is_told and not is_same_id
+    is_id = is_same_id or is_row_id
+    return _is_number(table, column) and not is_told and not is_id
 
 
 def _counts_rows(table: pa.Table, column: str) -> bool:
@@ -359,14 +530,19 @@ def _by_name(columns: Sequence[str]) -> Mapping[str, str]:
     """Return the columns by their plain names; of two alike the first."""
     named: dict[str, str] = {}
     for column in columns:
-        named.setdefault(_normal(column), column)
+        named.setdefault(normal_name(column), column)
     return named
 
 
-def _normal(column: str) -> str:
+def normal_name(column: str) -> str:
     """Return a name in small letters, without its unit: `Verbrauch [kWh]` is `verbrauch`."""
     plain = re.sub(r"[\[(].*?[\])]", "", column).strip() or column
     return re.sub(r"[^\w]+", "_", plain.lower()).strip("_")
+
+
+def _words(column: str) -> set[str]:
+    """Return the words of a name, without its numbers."""
+    return {*re.split(r"[_\d]+", normal_name(column))} - {""}
 
 
 def _sample_texts(table: pa.Table, column: str) -> list[str]:

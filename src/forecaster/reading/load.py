@@ -1,7 +1,7 @@
 """A table from anything that is one: `load`.
 
-Files: text with delimited columns, Parquet and workbooks, compressed or not. Objects: frames of
-pandas and polars, Arrow tables, relations of DuckDB, and all else with Arrow's or the dataframe
+Files: text with delimited columns, JSON, Parquet and workbooks, compressed or not. Objects: frames
+of pandas and polars, Arrow tables, relations of DuckDB, and all else with Arrow's or the dataframe
 interchange protocol.
 """
 
@@ -20,17 +20,23 @@ import pyarrow.parquet as pq
 
 from forecaster.choices import DecimalMark
 from forecaster.errors import DataError, name_some
-from forecaster.reading import compressed, workbook
+from forecaster.reading import compressed, json_rows, workbook
 from forecaster.reading.delimited import read_delimited, refuse_wide
+from forecaster.reading.json_rows import read_json
 from forecaster.reading.numerals import convert_numerals
+from forecaster.reading.reshape import join_files
+from forecaster.reading.summary_rows import drop_summary_rows
 from forecaster.reading.workbook import read_workbook
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".psv", ".asc")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+_PACKED = ("", *compressed.SUFFIXES)
+JSON_SUFFIXES = tuple(form + packed for form in json_rows.SUFFIXES for packed in _PACKED)
 TABLE_SUFFIXES = (
     *PARQUET_SUFFIXES,
     *workbook.SUFFIXES,
-    *(text + packed for text in TEXT_SUFFIXES for packed in ("", *compressed.SUFFIXES)),
+    *(text + packed for text in TEXT_SUFFIXES for packed in _PACKED),
+    *JSON_SUFFIXES,
 )
 _SOURCE, _FORM = b"forecaster.source", b"forecaster.form"
 _PARQUET_EXPANSION = 2_000  # a column of one value reaches about that
@@ -93,6 +99,12 @@ def form_of(table: pa.Table) -> str:
     return str((table.schema.metadata or {}).get(_FORM, b"a table in memory").decode())
 
 
+def note_form(table: pa.Table, notes: Sequence[str]) -> pa.Table:
+    """Return the table with further notes on how it was read."""
+    form = ", ".join((form_of(table), *notes)).encode()
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _FORM: form})
+
+
 def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
     suffix = "".join(path.suffixes[-2:]).lower()
     try:
@@ -100,19 +112,42 @@ def _read_file(path: Path, texts: Sequence[str], rules: ReadRules) -> pa.Table:
             _refuse_large_parquet(path)
             return _named(_read_parquet(path), path, "Parquet")
         if suffix.endswith(workbook.SUFFIXES):
-            table, sheet = read_workbook(path)
-            decimal = rules.decimal or "."
-            return _named(convert_numerals(table, decimal, rules.missing), path, sheet)
+            return _read_sheets(path, rules)
+        as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
+        if suffix.endswith(JSON_SUFFIXES):
+            table, form = read_json(path)
+            decimal, missing = rules.decimal or ".", rules.missing
+            table, placeholders = convert_numerals(table, decimal, missing, as_text)
+            return _named(table, path, ", ".join((form, *placeholders)))
         if suffix.endswith(TABLE_SUFFIXES):
-            as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
             table, dialect = read_delimited(path, [*as_text], rules.decimal, rules.missing)
             return _named(table, path, str(dialect))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error})") from error
     raise DataError(
-        f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx or "
-        ".parquet file"
+        f"{path}: {path.suffix or 'no suffix'}; give a .csv (also .gz, .zst, .xz), .xlsx, "
+        ".jsonl or .parquet file"
     )
+
+
+def _read_sheets(path: Path, rules: ReadRules) -> pa.Table:
+    """Return the table of a workbook; sheets of the same columns are joined as files are."""
+    sheets, count = read_workbook(path)
+    parts: list[tuple[pa.Table, str]] = []
+    notes: dict[str, None] = {}
+    for sheet, name in sheets:
+        table, placeholders = convert_numerals(sheet, rules.decimal or ".", rules.missing)
+        table, left_out = drop_summary_rows(table)
+        notes |= dict.fromkeys((*placeholders, *left_out))
+        parts.append((table, name))
+    names = [name for _, name in parts]
+    try:
+        table = parts[0][0] if len(parts) == 1 else join_files(parts)[0]
+    except (DataError, pa.ArrowException):  # sheets that hold other things
+        table, names = parts[0][0], names[:1]
+    form = f"sheet{'s' * (len(names) > 1)} {name_some(map(repr, names), 3)}"
+    form += f" of {count}" * (count > len(names))
+    return _named(table, path, ", ".join((form, *notes)))
 
 
 def _refuse_large_parquet(path: Path) -> None:

@@ -10,12 +10,16 @@ import pyarrow.compute as pc
 from forecaster.errors import DataError, name_some
 from forecaster.reading.layout import (
     PERIODS_OF_DAY,
+    QUARTER_NAMES,
+    WEEK_NAMES,
     TableLayout,
     are_days,
     guess_layout,
     is_year,
+    normal_name,
     parts_of,
 )
+from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.times import as_texts, looks_like_time, month_number
 
 FILE = "file"  # the column that tells apart the series of several files
@@ -25,6 +29,7 @@ _DAY = 24 * 60  # minutes
 _COUNTS = (24, 48, 96)  # columns of a day, hours to quarters of them
 _CLOCK = re.compile(r"\D*?(\d{1,2})[:.h](\d\d)(?::00)?(?:\s*-\s*\d{1,2}[:.h]\d\d)?", re.ASCII)
 _HOUR_WORDS = ("", "h", "hr", "hour", "he", "std", "stunde", "heure", "hora")
+_SPAN_END = r"\s*[-–]\s*\d{1,2}[:.h]\d\d(:\d\d)?\s*$"  # of 08:00-08:30
 _NUMBERED = re.compile(r"([^\d]*)(\d{1,2})")
 
 
@@ -72,7 +77,10 @@ def unpivot(table: pa.Table) -> pa.Table:
     """Return a table with columns for times, or for times of day, as one with a row for each."""
     times = [n for n in table.column_names if looks_like_time(n)]
     other = [n for n in table.column_names if n not in times]
-    across = len(times) >= max(_MIN_TIMES, len(other)) and len({len(n) for n in times}) == 1
+    across = (
+        len(times) >= max(_MIN_TIMES, len(other))
+        and len({re.sub(r"\d+", "9", n) for n in times}) == 1
+    )
     if across and not any(_holds_times(table[name]) for name in other):
         return _stack(table, {name: name for name in times}, TIME)
     clocks = _clocks_across(table)
@@ -85,13 +93,16 @@ def unpivot(table: pa.Table) -> pa.Table:
 def _stack(table: pa.Table, texts: Mapping[str, str], name: str) -> pa.Table:
     """Return a table with a row for each of some columns, whose text is in a column `name`."""
     other = [n for n in table.column_names if n not in texts]
+    is_text = any(table[column].type == pa.string() for column in texts)
     parts = [
         table.select(other)
         .append_column(name, pa.array([text] * len(table), pa.string()))
-        .append_column(VALUE, table[column])
+        .append_column(VALUE, table[column].cast(pa.string()) if is_text else table[column])
         for column, text in texts.items()
     ]
     joined = pa.concat_tables(parts, promote_options="permissive")
+    if is_text:
+        joined, _ = convert_numerals(joined, ".", texts={n.strip().lower() for n in other})
     return joined.replace_schema_metadata(table.schema.metadata)
 
 
@@ -155,17 +166,28 @@ def join_columns(table: pa.Table, layout: TableLayout) -> pa.Table:
         parts = parts_of(table, column)
         texts = [_piece(table[part]) for part in parts]
         if column == layout.time and is_year(table, parts[0]):
-            texts = _calendar(texts)
+            texts = _calendar(texts, normal_name(parts[1]))
         elif column == layout.time:
             texts = [_days(texts[0]), *(_clocks(text) for text in texts[1:])]
-        joined = pc.binary_join_element_wise(*texts, between)
+        skip = "emit_null" if column == layout.time else "skip"
+        joined = pc.binary_join_element_wise(*texts, between, null_handling=skip)
         table = table.append_column(column, joined)
     return table
 
 
-def _calendar(texts: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-    """Return years, months, days and hours as days, and as clocks if there are hours."""
+def _calendar(texts: Sequence[pa.ChunkedArray], second: str) -> list[pa.ChunkedArray]:
+    """Return years, months, days and hours as days, and as clocks if there are hours.
+
+    Args:
+        texts: of the columns.
+        second: the name of what follows the year: a month, a quarter or a week.
+    """
     year, month, *rest = texts
+    if second in (*QUARTER_NAMES, *WEEK_NAMES):
+        number = pc.utf8_lpad(pc.replace_substring_regex(month, r"\D", ""), 2, "0")
+        if second in WEEK_NAMES:
+            return [pc.binary_join_element_wise(year, number, "-W")]
+        return [pc.binary_join_element_wise(year, pc.utf8_ltrim(number, "0"), "-Q")]
     if pc.any(pc.match_substring_regex(month, r"\pL")).as_py():  # such as March
         day = pc.binary_join_element_wise(*rest[:1], month, year, " ")
     else:
@@ -195,7 +217,8 @@ def _clocks_of_periods(numbers: pa.ChunkedArray, step: int) -> pa.ChunkedArray:
 
 
 def _clocks(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times of day as 13:05; hours from 1 to 24 are those that end then."""
+    """Return times of day as 13:05, the first of a span; hours from 1 to 24 end then."""
+    texts = pc.replace_substring_regex(texts, _SPAN_END, "")
     if pc.any(pc.match_substring(texts, ":")).as_py():
         return pc.utf8_trim_whitespace(texts)
     hours = pc.replace_substring_regex(texts, r"[.:]00$", "").cast(pa.int64())

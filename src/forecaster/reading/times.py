@@ -51,6 +51,7 @@ _FORMS = tuple(
         + _OFFSET,
         _WEEKDAY + _MONTH + r"[ -](?P<day>\d{1,2}),? +(?P<year>\d{4})" + _CLOCK + _OFFSET,
         r"^" + _MONTH + r"[-. /]+(?P<year>\d{4})$",
+        r"^" + _MONTH + r"[-. /']+(?P<year>\d\d)$",  # not the day: see `_to_iso`
         r"^(?P<year>\d{4})(?:[/.]| ?M)(?P<month>\d{1,2})$",
         r"^(?P<month>\d{1,2})[/.-](?P<year>\d{4})$",
         r"^(?P<year>(?:19|20)\d\d)(?P<month>0[1-9]|1[0-2])$",
@@ -178,12 +179,22 @@ def _to_iso(
             break
         parts = texts[remaining].str.extract(form)
         parts = parts[parts.notna().any(axis=1)]
+        if "word" in parts and "day" not in parts:
+            parts = _without_days(parts)
         if "one" in parts and len(parts):
             parts = _order_days(parts, texts, name, faults, dates)
         if len(parts):
             spelled[parts.index] = _spell(parts)
             remaining[parts.index] = False
     return spelled
+
+
+def _without_days(parts: pd.DataFrame) -> pd.DataFrame:
+    """Return the parts of months, none where `Jan 15` would be a day: its month then lasts."""
+    short = parts["year"].str.len() == 2  # noqa: PLR2004
+    words = parts["word"][short]
+    lasts = int((words == words.shift()).sum())
+    return parts[~short] if 0 < len(words) <= 2 * lasts else parts
 
 
 def _order_days(

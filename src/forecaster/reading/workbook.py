@@ -1,4 +1,4 @@
-"""The first filled sheet of a workbook (.xlsx, .ods, .xls) as an Arrow table."""
+"""The sheets of a workbook (.xlsx, .ods, .xls) that hold its table, as Arrow tables."""
 
 import re
 import zipfile
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from forecaster.errors import DataError, need_extra
 from forecaster.reading.compressed import refuse_expansion
+from forecaster.reading.summary_rows import holds_times
 
 SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
 _CHUNK = 1 << 20
@@ -21,19 +22,28 @@ FREE_CELLS, BYTES_PER_CELL = 2_000_000, 2  # of a file: a cell takes two bytes o
 SPARSE = 4  # times as many as its cells may be in the rectangle around them
 
 
-def read_workbook(path: Path) -> tuple[pa.Table, str]:
-    """Return the table of the first sheet with rows, and which sheet it is."""
+def read_workbook(path: Path) -> tuple[list[tuple[pa.Table, str]], int]:
+    """Return the first sheet with times or else with rows, and those of the same columns.
+
+    Returns:
+        The tables with the names of their sheets, and the number of sheets in the workbook.
+    """
     calamine = need_extra("python_calamine", "excel")
     _refuse_large(path)
     try:
         workbook = calamine.CalamineWorkbook.from_path(str(path))
+        sheets: list[tuple[pa.Table, str]] = []
         for name in workbook.sheet_names:
             rows = workbook.get_sheet_by_name(name).to_python(skip_empty_area=True)
             if len(rows) > 1:
-                return _table(rows), f"sheet {name!r}"
+                sheets.append((_table(rows), name))
     except calamine.CalamineError as error:
         raise DataError(f"{path}: cannot be read as a workbook ({error})") from error
-    raise DataError(f"{path}: no sheet has a header and a row")
+    if not sheets:
+        raise DataError(f"{path}: no sheet has a header and a row")
+    first = next((t for t, _ in sheets if any(map(holds_times, t.columns))), sheets[0][0])
+    alike = [(t, name) for t, name in sheets if t.column_names == first.column_names]
+    return alike, len(workbook.sheet_names)
 
 
 class _Cells:

@@ -180,7 +180,8 @@ def test_numbers_written_in_other_ways_are_read(values: list[Any], expected: lis
 def test_texts_that_are_no_numbers_are_named() -> None:
     _, faults = read_numbers(["1", "one", "0x10", "1_000", "nan"])
     rows = "row 2 ('one'), row 3 ('0x10'), row 4 ('1_000'), row 5 ('nan')"
-    assert faults == [f"column 'y': 4 values not a number: {rows}"]
+    remedy = 'if they stand for missing give missing="one"'
+    assert faults == [f"column 'y': 4 values not a number: {rows}; {remedy}"]
 
 
 @pytest.mark.parametrize(

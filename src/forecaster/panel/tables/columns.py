@@ -86,7 +86,12 @@ def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa
         bad = np.flatnonzero((parsed.isna() & texts.notna()).to_numpy())
         first = name_some(f"row {i + 1} ({texts.iloc[i]!r})" for i in bad)
         if len(bad):
-            faults.add(f"column {name!r}: {count_of(len(bad), 'value')} not a number: {first}")
+            marker = setting("missing", str(texts.iloc[bad[0]]))
+            remedy = (
+                f"; if {'it stands' if len(bad) == 1 else 'they stand'} for missing give {marker}"
+            )
+            count = count_of(len(bad), "value")
+            faults.add(f"column {name!r}: {count} not a number: {first}{remedy}")
         return pa.chunked_array([pa.array(parsed.to_numpy(np.float64), from_pandas=True)])
     faults.add(f"column {name!r}: {column.type} instead of numbers; drop or convert it")
     return pa.chunked_array([pa.nulls(len(column), pa.float64())])

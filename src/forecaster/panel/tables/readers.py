@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int64, Shaped
 from forecaster.choices import DateOrder, Kind
 from forecaster.clock.hours import OpeningHours, normal_hours
 from forecaster.clock.zone import to_utc
-from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, setting
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.parts import DATES, MAX_NAME_LENGTH, Locations, Scalar
 from forecaster.panel.tables.columns import encode_ids, need_columns, numbers
@@ -173,6 +173,8 @@ def _refuse_doubled(
         ids, times = table["unique_id"], table["ds"]
         first = name_some(f"row {i + 1} ({ids[int(i)]}, {times[int(i)]})" for i in rows)
         problem = f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
+        either = f"{setting('combine', 'sum')} or {setting('combine', 'mean')}"
         raise DataError(
-            f"{problem}; where a clock change doubles an hour, give times with offsets"
+            f"{problem}; where a clock change doubles an hour, give times with offsets; to add up "
+            f"or average the rows of a step give {either}"
         )

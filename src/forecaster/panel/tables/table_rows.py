@@ -12,30 +12,55 @@ from jaxtyping import Float32, Int64
 from forecaster.choices import Kind
 from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some, nearest_name, setting
-from forecaster.panel.axis import VALUES, Layers, SeriesTable, to_instants
+from forecaster.panel.axis import VALUES, Layers, SeriesTable, Step, to_instants
 from forecaster.panel.parts import RESERVED
 from forecaster.panel.tables.columns import need_columns
+from forecaster.panel.tables.combine import (
+    Combination,
+    ParsedRows,
+    combine_rows,
+    explain_combination,
+    find_combination,
+)
 from forecaster.panel.tables.readers import read_long, read_wide
+from forecaster.panel.tables.sums import find_leaks, find_totals, leave_out
 from forecaster.panel.vintages import KNOWN_AT
 from forecaster.reading.layout import (
+    EVENTS,
     ID_NAMES,
     JOIN,
     PERIOD_NAMES,
     TableLayout,
     complete_layout,
+    explain_events,
     find_time,
     guess_layout,
+    meaning_of,
     parse_layout,
     parts_of,
 )
-from forecaster.reading.load import ReadRules, Table, Tables, form_of, load
+from forecaster.reading.load import ReadRules, Table, Tables, form_of, load, note_form
 from forecaster.reading.reshape import join_columns, join_files, unpivot
+from forecaster.reading.summary_rows import drop_summary_rows
 
 NAMED = TableLayout("ds", "unique_id", VALUES)  # columns with these names are taken as they are
 WIDE_TIME = "time"  # the column of times of a wide table that is taken as it is
 _FAR = -99.0  # markers from here down are asked about beside other negative values
 _MARKERS = (-1.0, -9.0, -99.0, -999.0, -9999.0, -99999.0)  # that often stand for missing values
 ONE_SERIES = "series"  # the id of a single one whose values have no name of their own
+
+
+_MOST_REPEATED = 0.1  # of the rows may repeat others
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is said of the steps of a table."""
+
+    step: Step | None = None
+    zone: str | None = None  # whose days are meant
+    combination: Combination | None = None  # how rows become steps
+    find: bool = False  # whether it is found, where rows are not regular
 
 
 @dataclass(frozen=True)
@@ -48,6 +73,10 @@ class TableRows:
     name: str = "table"  # of the file
     zone: str | None = None  # that the times carry
     recognised: bool = True  # False: the columns have our own names
+    combination: Combination | None = None  # how rows became steps
+    null_rows: int = 0  # rows without a value
+    notes: tuple[str, ...] = ()  # what was taken for granted of it, and how it is changed
+    left_out: tuple[str, ...] = ()  # locations
 
     def __str__(self) -> str:
         return f"{self.layout}; {self.form}"
@@ -57,7 +86,8 @@ def read_rows(
     sources: Tables,
     kind: Kind,
     rules: TableConfig,
-    covariates: Sequence[str] | None = (),
+    covariates: Sequence[str] = (),
+    on: Steps | None = None,
 ) -> TableRows:
     """Return the rows of a table, and how they were read.
 
@@ -65,14 +95,50 @@ def read_rows(
         sources: the table, or several files of one.
         kind: of its values.
         rules: how it is read; without columns they are recognised.
-        covariates: further columns of a long table that are read; None: all those of numbers.
+        covariates: further columns of a long table that are read.
+        on: the steps on which several rows are combined, if the rules say so.
     """
     table, name, layout = _open_with_layout(sources, rules)
-    covariates = layout.further if covariates is None else covariates
-    return _parse_rows(table, name, layout, kind, rules, covariates)
+    on = on or Steps()
+    if rules.combine is not None and on.step is not None:
+        on = replace(on, combination=Combination(rules.combine, on.step, rules.nearest))
+    return _parse_rows(table, name, layout, kind, rules, covariates, on)
 
 
-def read_long_rows(sources: Tables, kind: Kind, rules: TableConfig) -> TableRows:
+def guess_rows(sources: Tables, rules: TableConfig, on: Steps) -> TableRows:
+    """Return the rows of a table with all columns of numbers, and what was found in them.
+
+    Args:
+        sources: the table, or several files of one.
+        rules: what is said of it.
+        on: what is said of its steps.
+    """
+    table, name, layout = _open_with_layout(sources, rules)
+    on = replace(on, find=True)
+    rows = _parse_rows(table, name, layout, "measurement", rules, layout.further, on)
+    return without_sums(rows, rules.leave_out if "leave_out" in rules.model_fields_set else None)
+
+
+def without_sums(rows: TableRows, left_out: Sequence[str] | None) -> TableRows:
+    """Return the rows without totals of other locations, and without covariates that leak.
+
+    Args:
+        rows: as they were read.
+        left_out: the locations that are left out; None: a total, if there is one.
+    """
+    series, notes = rows.series, [*rows.layout.notes]
+    names = tuple(find_totals(series) if left_out is None else left_out)
+    if names and left_out is None:
+        keep = setting("leave_out", "")
+        notes.append(f"location {names[0]!r} left out: the sum of all others ({keep} takes it)")
+    series = leave_out(series, names)
+    leaks = find_leaks(series)
+    notes += [f"column {name!r} left out: {how}" for name, how in leaks.items()]
+    layers = {name: layer for name, layer in series.layers.items() if name not in leaks}
+    return replace(rows, series=replace(series, layers=layers), notes=(*notes,), left_out=names)
+
+
+def read_long_rows(sources: Tables, kind: Kind, rules: TableConfig, on: Steps) -> TableRows:
     """Return the rows of a long table or of one series, with all further columns.
 
     Columns named `unique_id`, `ds` and `y` are taken as they are, others are recognised.
@@ -83,8 +149,10 @@ def read_long_rows(sources: Tables, kind: Kind, rules: TableConfig) -> TableRows
         raise DataError(
             f"{name}: {layout}; Panel.from_wide reads such a table; of one series give {series}"
         )
-    rows = _parse_rows(table, name, layout, kind, rules, layout.further)
-    return replace(rows, recognised=replace(layout, further=(), ignored=()) != NAMED)
+    recognised = replace(layout, further=(), ignored=(), notes=()) != NAMED
+    on = replace(on, find=recognised or rules.combine is not None)
+    rows = _parse_rows(table, name, layout, kind, rules, layout.further, on)
+    return replace(rows, recognised=recognised)
 
 
 def read_wide_rows(sources: Tables, kind: Kind, rules: TableConfig, time: str) -> TableRows:
@@ -93,7 +161,8 @@ def read_wide_rows(sources: Tables, kind: Kind, rules: TableConfig, time: str) -
     layout = TableLayout(time)
     if time == WIDE_TIME and time not in table.column_names:
         layout = complete_layout(TableLayout(find_time(table, name)), table)
-    rows = _parse_rows(table, name, layout, kind, rules)
+    on = Steps(find=layout.time != time or rules.combine is not None)
+    rows = _parse_rows(table, name, layout, kind, rules, on=on)
     return replace(rows, recognised=layout.time != time)
 
 
@@ -111,35 +180,92 @@ def _open_with_layout(
         further = tuple(column for column in columns if column not in taken)
         return table, name, replace(named, further=further)
     table = unpivot(table)
-    return table, name, complete_layout(mapped, table) if mapped else guess_layout(table, name)
+    if mapped is None:
+        return table, name, guess_layout(table, name)
+    if mapped.value is None and (mapped.id is not None or rules.combine == "count"):
+        mapped = replace(mapped, value=EVENTS)  # each row is an event
+    return table, name, complete_layout(mapped, table)
 
 
-def _parse_rows(
+def _parse_rows(  # noqa: PLR0913, PLR0917 (a table, and how it is read)
     table: pa.Table,
     name: str,
     layout: TableLayout,
     kind: Kind,
     rules: TableConfig,
     covariates: Sequence[str] = (),
+    on: Steps | None = None,
 ) -> TableRows:
+    if layout.value == EVENTS and EVENTS not in table.column_names:
+        table = table.append_column(EVENTS, pa.array(np.ones(len(table), dtype=np.int64)))
+    table, repeated = _drop_repeated(table, layout)
+    layout = replace(layout, notes=(*layout.notes, *repeated))
     _need(table, (layout.time, layout.id, layout.value, *covariates), name)
     parts = [part for part in parts_of(table, layout.time) if part != layout.time]
     table = join_columns(table, layout)
     zone = _carried_zone(table[layout.time].type)
+    on = on or Steps()
+    on = replace(on, zone=on.zone or zone)
     if layout.value is None:
         if covariates:
             raise DataError(_explain_wide(table, name, covariates))
         wide = table.drop_columns([*layout.ignored, *parts])
         wide = _drop_markers(wide, rules.missing, (layout.time,))
-        series = read_wide(wide, kind, layout.time, rules.dates)
-        return TableRows(series, layout, form_of(table), name, zone)
+        return _read_wide_rows(wide, name, layout, kind, rules, on)
     table, identity = _with_id(table, layout)
     named = {"unique_id": identity, "ds": layout.time, VALUES: layout.value}
     named |= {covariate: covariate for covariate in covariates}
     plain = table.select(list(named.values())).rename_columns(list(named))
     plain = plain.replace_schema_metadata(table.schema.metadata)  # the file's name
     plain = _drop_markers(plain, rules.missing, ("unique_id", "ds"))
-    return TableRows(read_long(plain, kind, rules.dates), layout, form_of(table), name, zone)
+    series, combination = _on_steps(plain, layout, kind, rules, on)
+    if combination is not None:
+        note = explain_combination(combination, len(plain), series)
+        layout = replace(layout, notes=(*layout.notes, note))
+    nulls = plain[VALUES].null_count
+    return TableRows(series, layout, form_of(table), name, zone, True, combination, nulls)
+
+
+def _read_wide_rows(
+    table: pa.Table, name: str, layout: TableLayout, kind: Kind, rules: TableConfig, on: Steps
+) -> TableRows:
+    """Return the rows of a wide table without other columns."""
+    form, zone = form_of(table), _carried_zone(table[layout.time].type)
+    combination = on.combination
+    if (combination is not None or on.find) and len(table.column_names) > 1:
+        parsed = ParsedRows.of_wide(table, layout.time, rules.dates)
+        combination = combination or find_combination(parsed, "unknown", rules.combine, on.step)
+        if combination is not None:
+            series = combine_rows(parsed, combination, on.zone or "UTC")
+            note = explain_combination(combination, len(parsed.seconds), series)
+            layout = replace(layout, notes=(*layout.notes, note))
+            return TableRows(series, layout, form, name, zone, True, combination)
+    series = read_wide(table, kind, layout.time, rules.dates)
+    nulls = int(np.isnan(series.layers[VALUES]).sum())
+    return TableRows(series, layout, form, name, zone, null_rows=nulls)
+
+
+def _on_steps(
+    plain: pa.Table, layout: TableLayout, kind: Kind, rules: TableConfig, on: Steps
+) -> tuple[SeriesTable, Combination | None]:
+    """Return the rows of a long table, several of a step combined where this is said or found."""
+    combination, value = on.combination, layout.value or VALUES
+    if combination is None and not on.find:
+        if value == EVENTS:
+            raise DataError(f"{load(plain)[1]}: {explain_events(layout)}")
+        return read_long(plain, kind, rules.dates), None
+    parsed = ParsedRows.of(plain, rules.dates)
+    if combination is None:
+        if value == EVENTS and rules.combine is None and parsed.are_regular():
+            raise DataError(f"{parsed.name}: {explain_events(layout)}")
+        how = rules.combine or ("count" if value == EVENTS else None)
+        combination = find_combination(parsed, meaning_of(value), how, on.step)
+    if combination is None:
+        return read_long(plain, kind, rules.dates), None
+    series = combine_rows(parsed, combination, on.zone or "UTC")
+    if combination.how != "mean" and not combination.nearest:  # covariates of events are none
+        series = replace(series, layers={VALUES: series.layers[VALUES]})
+    return series, combination
 
 
 def _carried_zone(kind: pa.DataType) -> str | None:
@@ -213,7 +339,35 @@ def _open_files(
         need_columns(table, (), name)  # refuses columns given twice
         if not table.num_rows:
             raise DataError(f"{name}: no rows; at least one time is needed")
+    parts = [(_observations(table), name) for table, name in parts]
     return parts[0] if len(parts) == 1 else join_files(parts)
+
+
+def _drop_repeated(table: pa.Table, layout: TableLayout) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the table without repeated rows, if they are few and all that share id and time."""
+    keys = [p for c in (layout.time, layout.id) if c for p in parts_of(table, c)]
+    named = {NAMED.time, NAMED.id, NAMED.value} <= {*table.column_names}
+    if named or layout.value == EVENTS or not {*keys} <= {*table.column_names}:
+        return table, ()
+    rows = table.select(keys).group_by(keys).aggregate([]).num_rows
+    repeated = len(table) - rows
+    if not 0 < repeated <= _MOST_REPEATED * len(table):
+        return table, ()
+    names = table.column_names
+    distinct = table.group_by(names, use_threads=False).aggregate([])
+    if len(distinct) != rows:
+        return table, ()
+    metadata = table.schema.metadata
+    plain = distinct.select(names).replace_schema_metadata(metadata)
+    return plain, (f"{count_of(repeated, 'row')} that repeat others as a whole left out",)
+
+
+def _observations(table: pa.Table) -> pa.Table:
+    """Return the table without totals and notes; one with our own names stays as it is."""
+    if {NAMED.time, NAMED.id, NAMED.value} <= {*table.column_names}:
+        return table
+    observations, notes = drop_summary_rows(table)
+    return note_form(observations, notes) if notes else observations
 
 
 def _need(table: pa.Table, columns: Sequence[str | None], name: str) -> None:
@@ -263,6 +417,20 @@ def _drop_markers(table: pa.Table, missing: Sequence[str], kept: Sequence[str]) 
 
 
 # ------------------------------------------------------------------------- kind, covariates
+
+
+def refuse_markers(series: SeriesTable, name: str) -> None:
+    """Ask about values of covariates that stand far below all others, such as -999."""
+    for column, layer in series.layers.items():
+        observed = layer[np.isfinite(layer)]
+        marker = _find_marker(observed) if column != VALUES else None
+        if marker is not None and marker <= _FAR:
+            count = count_of(int((observed == marker).sum()), "value")
+            least = observed[observed != marker].min()
+            raise ConfigError(
+                f"{name}: column {column!r}: {count} of {marker:g}, all others from {least:g} up; "
+                f"give {setting('missing', f'{marker:g}')} if it stands for missing"
+            )
 
 
 def find_kind(values: Float32[np.ndarray, "U N"], name: str) -> Kind:
