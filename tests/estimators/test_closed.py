@@ -210,6 +210,26 @@ def test_a_place_that_was_silent_for_a_day_in_training_does_not_close() -> None:
     assert closed[-1, 3]
 
 
+def test_a_silence_that_training_ends_with_is_a_closing_and_not_a_habit() -> None:
+    def silence(values: np.ndarray) -> None:
+        values[TRAINED - 3 * DAY :, 2] = np.nan
+        values[TRAINED - 3 * DAY :, 3] = 0
+        values[TRAINED - DAY - 5 :, 4] = 0  # not two days before training ends
+        values[: TRAINED - 10 * DAY, 5] = 0  # heard for a week alone
+        values[TRAINED - 3 * DAY :, 5] = 0
+        values[TRAINED - 3 * DAY :, 6] = 0
+        values[100 : 100 + 30, 6] = 0  # silent now and then
+
+    panel = changed(CITIES["count"], silence)
+    train = np.arange(DAYS * DAY) < TRAINED
+    longest = fit_silence(panel, train)[LONGEST]
+    assert (longest[[2, 3]] < DAY).all()
+    assert (longest[[4, 5, 6]] >= DAY).all()
+    closed = Closings("count", longest).judge(panel, 0, DAYS * DAY).closed[-1]
+    assert closed[[2, 3]].all()
+    assert not closed[[4, 5, 6]].any()
+
+
 def test_outages_of_training_are_not_the_silences_of_places() -> None:
     def silence(values: np.ndarray) -> None:
         values[200 : 200 + 40] = np.nan

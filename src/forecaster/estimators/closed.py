@@ -148,7 +148,11 @@ def find_silent(panel: Panel, first: int, end: int, stride: int = 1) -> Bool[np.
 
 
 def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndarray]:
-    """The longest silence of each location in training, in steps, without outages of the feed."""
+    """The longest silence of each location in training, in steps, without outages of the feed.
+
+    A silence of two days or more that training ends with is a closing, and no habit: it does not
+    count at a location that was heard for as many steps as two weeks have.
+    """
     day, (M, N) = day_steps(panel.clock), panel.values.shape
     everybody, asleep = find_silent(panel, 0, M) & train[:, None], _is_asleep(panel, 0, M)
     blocks = [slice(n, n + _COLUMNS) for n in range(0, N, _COLUMNS)]
@@ -160,8 +164,11 @@ def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.nda
     outage = _extend_back(outage, day)
     if outage.sum() > TRAINING_MOST * max(train.sum(), 1):
         outage = none  # the usual silence of a quiet panel
+    heard = train[:, None] & ~everybody & ~asleep
     parts = [
-        _count_silent(everybody[:, block], outage, asleep[:, block]).max(axis=0)
+        _longest_silence(
+            _count_silent(everybody[:, block], outage, asleep[:, block]), heard[:, block], day
+        )
         for block in blocks
     ]
     longest, observed = np.concatenate(parts), panel.alive(0, M) & train[:, None]
@@ -277,6 +284,23 @@ def _count_silent(
     counts = np.cumsum(silent & ~outage[:, None], axis=0)
     pausing = silent | asleep
     return np.asarray(counts - np.maximum.accumulate(np.where(pausing, 0, counts), axis=0))
+
+
+def _longest_silence(
+    counts: Int64[np.ndarray, "M n"], heard: Bool[np.ndarray, "M n"], day: int
+) -> Int64[np.ndarray, " n"]:
+    """The longest silence of each location, without the one that it has closed with.
+
+    Args:
+        counts: of silent steps up to each step (`_count_silent`).
+        heard: the training steps with a value.
+        day: the steps of a day.
+    """
+    last_heard = len(heard) - 1 - np.argmax(heard[::-1], axis=0)
+    before = np.arange(len(heard))[:, None] <= last_heard
+    final = np.where(before, 0, counts).max(axis=0)
+    has_closed = (final >= CLOSED_DAYS * day) & (heard.sum(axis=0) >= RUN_DAYS * day)
+    return np.asarray(np.where(before | ~has_closed, counts, 0).max(axis=0))
 
 
 def _is_asleep(panel: Panel, first: int, end: int, stride: int = 1) -> Bool[np.ndarray, "T N"]:

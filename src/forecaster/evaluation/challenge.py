@@ -16,7 +16,7 @@ from forecaster.artifact import Run
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.predictor import Prediction
 from forecaster.evaluation.backtest import targets
-from forecaster.evaluation.bias import SIZE_GROUPS, group_sizes, location_sizes, name_sizes
+from forecaster.evaluation.bias import MIDDLE, SIZE_GROUPS, group_sizes, location_sizes, name_sizes
 from forecaster.evaluation.bootstrap import DayBootstrap, RelativeDifference
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
@@ -309,7 +309,8 @@ def _by_day(days: np.ndarray, sides: Sequence[_Sums]) -> dict[str, Any]:
 def _describe(promise: Promise) -> str:
     """A difference in a clause: `RMSE 3.1 % lower (95 % interval 1.2 … 5.0 %)`."""
     difference, name = promise.difference, MEASURE_NAMES[promise.measure]
-    where = "" if promise.group == EVERYWHERE else f" at the {promise.group}"
+    group = f"{promise.group} by size" if promise.group in MIDDLE else promise.group
+    where = "" if promise.group == EVERYWHERE else f" at the {group}"
     if promise.measure not in RELATIVE:
         ends = f"{100 * promise.champion:.1f} → {100 * promise.challenger:.1f} %"
         return f"{name}{where} {ends}".replace("-", "−")

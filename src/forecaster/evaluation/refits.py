@@ -204,7 +204,8 @@ def renewed_graph(run: Run, panel: Panel, splits: Splits, say: MessageCallback) 
     present = {*panel.locations.ids}
     kept = tuple(identity for identity in run.about["ids"] if identity in present)
     extended = extend_graph(restrict_graph(graph, kept), panel.locations, panel.values)
-    renewal = renew_graph(extended, panel, splits, run.recipe.graph, say)
+    recipe = run.recipe
+    renewal = renew_graph(extended, panel, splits, recipe.graph, recipe.lags, say)
     state = "has drifted: estimated anew" if renewal.has_drifted else "is kept"
     say(f"the graph {state} (p = {renewal.p_value:.2g})")
     return renewal.graph

@@ -13,6 +13,7 @@ from forecaster.graph.lagged.regressions import (
     Regressions,
     begin,
     duality_gap,
+    fit_edges,
     largest_penalty,
     refit,
     solve,
@@ -307,6 +308,23 @@ def cost(columns: Design, solved: Regressions, target: int) -> float:
 
 
 # ------------------------------------------------------------------------------------------ errors
+
+
+def test_a_fit_of_edges_is_least_squares_on_these_alone(
+    start: Regressions, values: np.ndarray
+) -> None:
+    pairs = np.array([[0, 3], [0, 3], [2, 0], [7, 3]])  # of 3 and 0; no other has a source
+    delays = np.array([1, 3, 2, 2])
+    fitted = fit_edges(start.inputs, pairs, delays)
+    sources = {3: [(1, 0), (3, 0), (2, 7)], 0: [(2, 2)], 5: []}
+    series = start.inputs.lags.shape[1]
+    for target, terms in sources.items():
+        free, others, y = design(start, values, target)
+        columns = [free, *(others[:, [(lag - 1) * series + j]] for lag, j in terms)]
+        expected = np.linalg.lstsq(np.hstack(columns), y, rcond=None)[0]
+        assert fitted.edges[target].sum() == len(terms)
+        beta = fitted.beta[target, : len(expected)]
+        np.testing.assert_allclose(beta, expected, atol=2e-3)
 
 
 def test_squared_errors_are_those_of_observed_steps_by_block(

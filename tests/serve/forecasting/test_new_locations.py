@@ -164,13 +164,43 @@ def test_L3_a_service_without_more_than_half_is_refused(
     data.close()
 
 
-def test_L2_a_panel_with_further_locations_is_refused_by_a_run_that_cannot(
+def test_L2_a_panel_of_many_further_locations_is_refused_by_a_run_that_cannot(
     panel: Panel, clock: SettableClock, tmp_path: Path
+) -> None:
+    two = fit(panel.select(panel.locations.ids[:2]), 0, tmp_path / "two")
+    data = LiveData(panel, Store(None, panel_digest(panel)), clock)
+    message = (
+        r"does not know 3 of these, more than a quarter: L0003, L0004, L0005; .*forecaster train"
+    )
+    with pytest.raises(ArtifactError, match=message):
+        Engine(partial(load_model, two), data)
+    data.close()
+
+
+def test_L2_a_run_that_cannot_forecasts_the_locations_that_it_knows(
+    panel: Panel,
+    clock: SettableClock,
+    start: Callable[..., Running],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     four = fit(panel.select(panel.locations.ids[:4]), 0, tmp_path / "four")
     data = LiveData(panel, Store(None, panel_digest(panel)), clock)
-    with pytest.raises(ArtifactError, match=r"the run does not know L0005; .*forecaster train"):
-        Engine(partial(load_model, four), data)
+    service = start(Engine(partial(load_model, four), data))
+    assert "it does not know 1 of the panel's 5 locations: L0005" in caplog.text
+    told = service.get("/v1/forecast").json
+    assert [row["id"] for row in told["forecasts"]] == list(panel.locations.ids[:4])
+    refused = service.get("/v1/forecast?location=L0005")
+    assert (refused.status, refused.json["code"]) == (409, "cannot_forecast")
+    assert service.get("/v1/history?location=L0005").status == 200
+    assert service.get("/v1/accuracy").status == 200
+    assert service.get("/readyz").status == 200
+
+
+def test_L2_a_run_that_accepts_further_locations_of_the_panel_forecasts_them(
+    panel: Panel, clock: SettableClock, tmp_path: Path
+) -> None:
+    data = LiveData(panel, Store(None, panel_digest(panel)), clock)
     four = fit(panel.select(panel.locations.ids[:4]), 0, tmp_path / "accepting", LastValue)
     engine = Engine(partial(load_model, four), data)
     forecast, _ = asyncio.run(engine.forecast())

@@ -78,11 +78,32 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"], reach: int = 0)
         values[steps[wrong], places] = np.nan
         panel = replace(panel, values=values)
     np.clip(deviations, -LARGEST, LARGEST, out=deviations)
+    runs = _cut(used, quarters(len(used), max(panel.clock.season_slots, SPAN * reach)))
+    return LaggedSample(deviations, observed, scale, runs, _blocks(panel, steps, used))
+
+
+def at_steps(sample: LaggedSample, panel: Panel, chosen: Bool[np.ndarray, " M"]) -> LaggedSample:
+    """The same deviations, with other steps in place of the training steps, all in one part.
+
+    Args:
+        sample: of the panel.
+        panel: whose steps are chosen.
+        chosen: the steps.
+    """
+    steps = np.flatnonzero(panel.clock.is_open(panel.times))
+    used = np.flatnonzero(chosen[steps])
+    runs = _cut(used, np.zeros(len(used), np.int64))[:1]
+    return replace(sample, runs=runs, blocks=_blocks(panel, steps, used))
+
+
+def _blocks(
+    panel: Panel, steps: Int64[np.ndarray, " T"], used: Int64[np.ndarray, " t"]
+) -> Int64[np.ndarray, " T"]:
+    """The blocks of whole days of the used steps; 0 elsewhere."""
     days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
     blocks = np.zeros(len(steps), np.int64)
     blocks[used] = block_days(days)
-    runs = _cut(used, quarters(len(used), max(panel.clock.season_slots, SPAN * reach)))
-    return LaggedSample(deviations, observed, scale, runs, blocks)
+    return blocks
 
 
 def _deviate(

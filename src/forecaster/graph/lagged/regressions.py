@@ -143,6 +143,35 @@ def refit(regressions: Regressions) -> Regressions:
     return fitted
 
 
+def fit_edges(
+    inputs: LaggedCovariances,
+    pairs: Int64[np.ndarray, "E 2"],
+    delays: Int64[np.ndarray, " E"],
+) -> Regressions:
+    """The regressions on own past, the factors and these edges, all without penalty.
+
+    Args:
+        inputs: up to the largest of the delays.
+        pairs: the source and the target of each edge.
+        delays: steps from source to target.
+    """
+    own_past, order = begin(inputs), np.argsort(pairs[:, 1], kind="stable")
+    free, (source, target) = own_past.free, pairs[order].T
+    edges = np.bincount(target, minlength=inputs.n_locations)
+    place = free + np.arange(len(order)) - np.searchsorted(target, target)
+    codes = np.zeros((len(edges), free + int(edges.max(initial=0))), np.int64)
+    codes[:, :free] = own_past.codes[:, :free]
+    codes[target, place] = (delays[order] - 1) * inputs.lags.shape[1] + source
+    fitted = Regressions(inputs, codes, np.zeros(codes.shape), free + edges)
+    gammas = _gammas(inputs)
+
+    def fit(n: int, terms: Terms) -> None:
+        descent.refit(gammas, n, 0.0, terms)
+
+    fitted.each(fit)
+    return fitted
+
+
 def squared_errors(
     regressions: Regressions,
     sample: LaggedSample,

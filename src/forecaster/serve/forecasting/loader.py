@@ -18,6 +18,7 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.forecasting.new_locations import (
     describe_absent,
+    describe_unknown,
     refuse_other_locations,
     with_absent_locations,
 )
@@ -142,8 +143,9 @@ class ModelLoader:
         """Return the new model, unless only the old one can forecast from the current data."""
         model, old = load(), self.model
         fault = try_out(model, self._data)
-        if absent := describe_absent(model, self._data.snapshot):
-            log.warning("run %s: %s", model.digest, absent)
+        for describe in (describe_absent, describe_unknown):
+            if text := describe(model, self._data.snapshot):
+                log.warning("run %s: %s", model.digest, text)
         if fault and old and not try_out(old, self._data):
             raise fault
         return model

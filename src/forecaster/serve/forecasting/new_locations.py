@@ -12,6 +12,7 @@ from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.problems import Problem
 
 MAX_ABSENT = 0.5  # of the run's locations
+MAX_UNKNOWN = 0.25  # of the panel's locations, to a run that accepts no new ones
 CANNOT = "this run forecasts only the locations that it was trained on"
 
 
@@ -67,21 +68,38 @@ def describe_absent(model: ServedModel, snapshot: Snapshot) -> str | None:
     )
 
 
-def refuse_other_locations(model: ServedModel, snapshot: Snapshot) -> None:
-    """Refuse data that lacks more than half of the run's locations, or new ones in the panel.
+def unknown_locations(model: ServedModel, snapshot: Snapshot) -> list[str]:
+    """Return the locations of the panel that a run neither knows nor accepts."""
+    if model.accepts_new_locations:
+        return []
+    return [i for i in snapshot.base.locations.ids if i not in model.ids]
 
-    New ones only if the run does not accept them. Registered ones are not refused: they wait for
-    a run that accepts or knows them.
+
+def describe_unknown(model: ServedModel, snapshot: Snapshot) -> str | None:
+    """Return a text that names the locations of the panel that are not forecast, if any."""
+    unknown = unknown_locations(model, snapshot)
+    if not unknown:
+        return None
+    N = len(snapshot.base.locations)
+    counts = f"it does not know {len(unknown)} of the panel's {N} locations: {name_some(unknown)}"
+    return f"{counts}; they are forecast by a run that was trained on this panel"
+
+
+def refuse_other_locations(model: ServedModel, snapshot: Snapshot) -> None:
+    """Refuse data that lacks half of the run's locations, or of which a quarter is unknown to it.
+
+    Fewer unknown ones are not forecast, as after an opening: they wait, as registered ones do,
+    for a run that accepts or knows them.
     """
     absent, N = absent_locations(model, snapshot.locations), len(model.ids)
-    sides = f"the run has {count_of(N, 'location')}, the panel {len(snapshot.base.locations):,}"
+    unknown, M = unknown_locations(model, snapshot), len(snapshot.base.locations)
+    sides = f"the run has {count_of(N, 'location')}, the panel {M:,}"
     if len(absent) > MAX_ABSENT * N:
         lacking = f"the panel lacks {len(absent)} of the run's, more than half"
         raise ArtifactError(f"{sides}; {lacking}: {name_some(absent)}")
-    new = [i for i in snapshot.base.locations.ids if i not in model.ids]
-    if new and not model.accepts_new_locations:
-        unknown = f"the run does not know {name_some(new)}"
-        raise ArtifactError(f"{sides}; {unknown}; {CANNOT}; {TRAIN_AGAIN}")
+    if len(unknown) > MAX_UNKNOWN * M:
+        many = f"the run does not know {len(unknown)} of these, more than a quarter"
+        raise ArtifactError(f"{sides}; {many}: {name_some(unknown)}; {CANNOT}; {TRAIN_AGAIN}")
 
 
 def with_absent_locations(model: ServedModel, panel: Panel) -> Panel:
