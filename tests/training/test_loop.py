@@ -258,9 +258,7 @@ def test_a_training_on_samples_of_all_locations_is_that_on_all() -> None:
 
 
 def test_in_micro_batches_a_sample_has_the_same_gradient() -> None:
-    task = make_mixer_task(2)
-    task.network.hiding = None  # its random numbers are drawn for each micro-batch
-    task.network.dropout.p = 0.0
+    task = make_mixer_task(2, hides=False)
     torch.nn.init.ones_(task.network.output)  # at 0, no gradient would go further
     trainer = loop.Trainer(task, ProcessGroup(task.device), print)
     gradients = []
