@@ -1,7 +1,7 @@
 """Training on samples of locations: as accurate as on all of them, at what cost, up to 100,000.
 
 `python -m benchmarks.parts` compares 2,000 locations of the built-in city, five seeds each, which
-takes a day on two cores; `--quick` 300 locations, three seeds and few epochs (half an hour).
+takes more than a day on two cores; `--quick` 300 locations, three seeds and few epochs.
 `python -m benchmarks.parts --cost` measures a training step and a forecast of 100,000 × 8,760.
 """
 

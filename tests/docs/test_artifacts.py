@@ -17,6 +17,7 @@ from forecaster.config import PanelConfig, TableConfig, TrainingConfig
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.fallback.served import NAMES
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.challenge import Challenge, Knowledge
 from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
@@ -71,6 +72,8 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     begin_run(folder / "begun", "Forecaster", recipe)
     Forecaster(graph, recipe).fit(panel, splits, folder=folder / "training")
     Store(folder / "store.sqlite", str(panel.digest)).close()
+    run = load_estimator(next(folder.glob("comparison/cells/*")))
+    run.forecast(panel.steps(0, 1_000), weather="persist", state=folder / "corrections")
     version = Versions.begin(folder / "runs").add(next(folder.glob("comparison/cells/*")))
     names = {"champion": "v0001", "challenger": "v0002", "held_out": ["", ""]}
     outcome = Challenge((), Knowledge(0, 0.0), 0, 0, {}, None)
@@ -120,6 +123,7 @@ def test_every_manifest_has_the_keys_of_the_page(page: Page, artifacts: Path) ->
         ("Runs in versions", ["runs"]),
         ("Verdict on a version", ["runs/*/verdict"]),
         ("Checkpoint", ["training/checkpoint-a", "training/checkpoint-b"]),
+        ("Online corrections", ["corrections"]),
         ("Backtest result", ["comparison/cells/*/test"]),
     ],
 )
@@ -181,6 +185,13 @@ def test_arrays_of_checkpoints_are_those_of_the_page(page: Page, artifacts: Path
     assert list(page["Checkpoint"]["file"]) == ["arrays.safetensors"]
     assert set(arrays) == set(NAME.findall(page["Checkpoint"]["file"]["arrays.safetensors"]))
     assert (artifacts / "training" / "log.jsonl").exists()
+
+
+def test_arrays_of_online_corrections_are_those_of_the_page(page: Page, artifacts: Path) -> None:
+    arrays = read(artifacts / "corrections")["about"]["arrays"]
+    text = page["Online corrections"]["file"]["arrays.safetensors"]
+    named = set(NAME.findall(text)) - {"due.missing"}  # only where something is missing
+    assert {name.partition(".")[2] for name in arrays} == named
 
 
 def test_arrays_of_backtest_results_are_those_of_the_page(page: Page, artifacts: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from forecaster.kernels import cpu, product
+from forecaster.models.layers.randomness import forget_draws
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +18,13 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _no_draws_left() -> Iterator[None]:
+    """Let later tests draw from torch's default generator, though steps were taken by hand."""
+    yield
+    forget_draws()
 
 
 @pytest.fixture(autouse=True)

@@ -92,8 +92,9 @@ def test_torchrun_says_who_is_first_and_which_gpu_to_use(monkeypatch: pytest.Mon
         ({"epochs": 4}, 1e-4),  # 20 steps
         ({"dtype": torch.float64, "epochs": 4, "decay": 5.0}, 1e-9),
         ({"dtype": torch.float64, "epochs": 4, "levels": (0.1, 0.5, 0.9)}, 1e-9),
+        ({"locations": 2, "hides": False, "epochs": 4}, 1e-3),
     ],
-    ids=["float64", "float32", "scheduled sampling", "quantiles"],
+    ids=["float64", "float32", "scheduled sampling", "quantiles", "samples of locations"],
 )
 def test_two_processes_agree_with_one(
     processes: Any, tmp_path: Path, changes: dict[str, Any], tolerance: float

@@ -22,7 +22,7 @@ from forecaster.training.loss import (
 )
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
-from forecaster.windows.batches import Batch
+from forecaster.windows.batches import Batch, BatchLocations
 from tests.training.town import make_sampled_task, make_task
 
 ALONE = ProcessGroup(torch.device("cpu"))
@@ -294,8 +294,8 @@ def inject(
     if part == "input":
         gather = task.batches.gather
 
-        def spoil(indices: torch.Tensor) -> Batch:
-            batch = gather(indices)
+        def spoil(indices: torch.Tensor, locations: BatchLocations) -> Batch:
+            batch = gather(indices, locations)
             batch.auxiliary[0, 0, 0] = wrong
             return batch
 

@@ -56,6 +56,7 @@ def test_T10_a_gpu_operation_that_cannot_repeat_its_bits_is_refused_by_name() ->
 OTHERS = {
     "eta": 1e-3, "learning_rate": 1e-3, "batch": 7, "epochs": 5, "patience": 2, "clip": 2.0,
     "weight_decay": 0.5, "ema": 0.9, "precision": "bf16", "seed": 1, "relative": True,
+    "locations": 2,
 }  # fmt: skip
 
 
@@ -76,6 +77,7 @@ def test_a_training_may_go_on_at_another_pace(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(type(CONFIG).model_fields.keys() - PACE))
 def test_T7_every_field_of_the_training_is_named_with_both_values(name: str) -> None:
     was, new = getattr(CONFIG, name), OTHERS[name]
+    was = "nothing" if was is None else was
     assert changed(make_task(**{name: new})) == [f"training.{name}: was {was}, is {new}"]
 
 

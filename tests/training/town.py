@@ -100,8 +100,13 @@ def make_task(
     )
 
 
-def make_mixer_task(locations: int | None = None, **changes: Any) -> TrainingTask:
-    """Return the task of a network that learns from samples of locations; None: from all."""
+def make_mixer_task(
+    locations: int | None = None, *, hides: bool = True, **changes: Any
+) -> TrainingTask:
+    """Return the task of a network that learns from samples of locations; None: from all.
+
+    It hides inputs and has dropout, unless told not to: processes draw these numbers apart.
+    """
     panel, train, changes = make_panel(), np.arange(HOURS) < 200, {"levels": (0.1, 0.9), **changes}
     scaler, fresh = fit_scaler(panel, train), torch.Generator().manual_seed(5)
     profile = fit_profile(panel, train)
@@ -113,9 +118,12 @@ def make_mixer_task(locations: int | None = None, **changes: Any) -> TrainingTas
     scale = map(torch.from_numpy, (profile, scaler.values.mean, scaler.values.deviation))
     level = SeasonalProfile(*scale, counts=True, bounds=bounds, recent=LAGS.recent)
     fitted = MixerPrerequisites(level, BlockPattern.from_pairs(PLACES, PAIRS))
-    config = MixerConfig(hidden=7, blocks=1, edges=2, factors=2, dropout=0.1)
+    dropout = 0.1 if hides else 0.0
+    config = MixerConfig(hidden=7, blocks=1, edges=2, factors=2, dropout=dropout)
     heads = Heads(changes.pop("levels"), relative=True)
     network = Mixer(config, LAGS, NeuronLayout(PLACES, 2, 1 + 32), fitted, fresh, heads)
+    if not hides:
+        network.hiding = None
     batches = Batches(
         panel,
         scaler,

@@ -60,8 +60,9 @@ def seed_dropout(device: torch.device, *key: int) -> None:
 
 def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, str]:
     """Everything that the result depends on, large values by their hash."""
-    settings = {**task.config.model_dump(exclude=PACE), "locations": task.locations}
-    if task.locations is None:  # as in checkpoints of earlier versions
+    settings = task.config.model_dump(exclude=PACE)
+    settings["locations"] = task.locations or task.config.locations
+    if settings["locations"] is None:  # as in checkpoints of earlier versions
         del settings["locations"]
     config = {f"training.{name}": str(value) for name, value in settings.items()}
     sampling = {} if task.sampling_decay is None else {"sampling_decay": str(task.sampling_decay)}

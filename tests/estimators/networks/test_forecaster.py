@@ -348,6 +348,21 @@ def test_many_locations_are_forecast_in_blocks_as_they_are_at_once(
     blocks = estimator.predictor(PANEL, "observed").base(origins)
     np.testing.assert_allclose(blocks.forecast, whole.forecast, rtol=2e-5)
     np.testing.assert_allclose(blocks.quantiles, whole.quantiles, rtol=2e-4, atol=1e-4)
+    alone = [estimator.predictor(PANEL, "observed").base(origins[n : n + 1]) for n in range(11)]
+    assert np.array_equal(blocks.quantiles, np.concatenate([each.quantiles for each in alone]))
+
+
+def test_corrections_of_many_locations_that_were_kept_are_those_computed_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Forecaster, "falls_back", False)
+    monkeypatch.setattr("forecaster.estimators.networks.estimator.MAX_WHOLE", 4)
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    estimator.save(tmp_path / "run")
+    for origin in range(1000, 1010):
+        seen = PANEL.steps(0, origin + 1)
+        stored = estimator.forecast(seen, weather="persist", state=tmp_path / "state")
+        assert stored.equals(estimator.forecast(seen, weather="persist"))
 
 
 def test_of_many_locations_it_trains_on_samples_and_a_line_says_so(

@@ -381,8 +381,11 @@ def fit_mean_factor(
 
 
 def _blocks(inputs: ForecastInputs) -> Iterator[ForecastInputs]:
-    """The inputs of 64 origins at a time, or of fewer of many locations."""
-    size = min(max(BATCH * MAX_WHOLE // len(inputs.panel.locations), 1), BATCH)
+    """The inputs of 64 origins at a time; of many locations, of each by itself.
+
+    Then the bits of a forecast do not depend on the other origins of a call.
+    """
+    size = BATCH if len(inputs.panel.locations) <= MAX_WHOLE else 1
     for first in range(0, len(inputs.origins), size):
         yield inputs.rows(first, first + size)
 
