@@ -22,7 +22,7 @@ from forecaster.training.interrupts import interrupts
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 RETRIES = 3  # of a trial whose worker has died
 POLL_SECONDS, STOP_SECONDS = 0.2, 60.0
-START_TRIES = 3  # of a cluster on this machine
+START_TRIES = 5  # of a cluster on this machine
 STORE_BYTES = 2**27  # of a cluster that begins here: trials and reasons are small
 INTERRUPTED = "interrupted"
 ADDRESS = "RAY_ADDRESS"  # of a cluster that runs already
