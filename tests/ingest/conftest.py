@@ -1,3 +1,5 @@
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 def spark_session() -> Iterator[Any]:
     """One small local session for all tests; compiling its code well would take longer."""
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of its workers
     session = (
         sql.SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

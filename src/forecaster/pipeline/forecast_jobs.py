@@ -7,7 +7,6 @@ their way to the workers; no file is pickled.
 """
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import lru_cache, partial
@@ -178,9 +177,9 @@ def _complete(columns: Mapping[str, Any], rows: int, schema: pa.Schema) -> pa.Re
 
 def _write_on_spark(jobs: Sequence[ForecastJob], schema: pa.Schema, out: Path) -> None:
     """Let the workers of Spark forecast and write; part files appear when all are written."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of workers on this machine
     session = spark_session()
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 (an extra)
 
     rows = [(number, *astuple(job)) for number, job in enumerate(jobs)]

@@ -13,15 +13,16 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from forecaster.errors import ConfigError, StoppedError, need_extra
+from forecaster.errors import RunError, StoppedError, need_extra
 from forecaster.pipeline.experiment import Experiment
 from forecaster.pipeline.train import MessageCallback
-from forecaster.pipeline.trials import Trial, failure_reason, run_trial
+from forecaster.pipeline.trials import MAX_REASON, Trial, failure_reason, run_trial
 from forecaster.training.interrupts import interrupts
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 RETRIES = 3  # of a trial whose worker has died
 POLL_SECONDS, STOP_SECONDS = 0.2, 60.0
+START_TRIES = 5  # of a cluster on this machine
 STORE_BYTES = 2**27  # of a cluster that begins here: trials and reasons are small
 INTERRUPTED = "interrupted"
 ADDRESS = "RAY_ADDRESS"  # of a cluster that runs already
@@ -106,15 +107,30 @@ def _connected(jobs: int) -> Iterator[ModuleType]:
     if ray.is_initialized():
         yield ray
         return
-    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if ADDRESS not in os.environ:
-        options |= {"address": "local", "num_cpus": jobs, "include_dashboard": False}
-        options["object_store_memory"] = STORE_BYTES
-    try:
-        ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"--engine ray: no cluster ({error}); is {ADDRESS} right?") from error
+    _connect(ray, jobs)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _connect(ray: ModuleType, jobs: int) -> None:
+    """Connect to a cluster; on a busy machine one that begins here may be too slow for itself."""
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    begins_here = ADDRESS not in os.environ
+    if begins_here:
+        options |= {"address": "local", "num_cpus": jobs, "include_dashboard": False}
+        options["object_store_memory"] = STORE_BYTES
+    for tries_left in reversed(range(START_TRIES if begins_here else 1)):
+        try:
+            ray.init(**options)
+        except Exception as error:  # Ray raises the class itself when its parts are too slow
+            ray.shutdown()
+            if not tries_left:
+                remedy = "try again when the machine is less busy, or set"
+                remedy = remedy if begins_here else "check"
+                raise RunError(
+                    f"--engine ray: no cluster ({str(error)[:MAX_REASON]}); {remedy} {ADDRESS}"
+                ) from error
+        else:
+            return

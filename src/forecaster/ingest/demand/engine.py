@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,6 +176,7 @@ def spark_session(threads: int | None = None) -> Any:
 
 
 def _local_session(sql: Any, threads: int | None) -> Any:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # which has this package
     return (
         sql.SparkSession.builder.master(f"local[{threads or '*'}]")
         .appName("forecaster")
