@@ -101,7 +101,8 @@ def _service(folder: Path) -> Iterator[tuple[str, str, int]]:
     rate = 20 + 15 * np.sin(np.arange(HOURS) / 24 * 2 * np.pi)[:, None]
     counts = generator.poisson(rate, (HOURS, PLACES)).astype(np.float64)
     wide = pd.DataFrame(counts, columns=[f"place {n}" for n in range(PLACES)])
-    wide.insert(0, "time", pd.date_range("2024-01-01", periods=HOURS, freq="h", tz="UTC"))
+    last = pd.Timestamp.now("UTC").floor("h") - pd.Timedelta("1h")  # as where data comes in
+    wide.insert(0, "time", pd.date_range(end=last, periods=HOURS, freq="h"))
     panel = Panel.from_wide(wide, timezone="UTC").save(folder / "panel")
     SeasonalNaive().fit(panel, Splits.by_share(panel)).save(folder / "run")
     words = ["-m", "forecaster", "serve", folder / "run", "--panel", folder / "panel"]

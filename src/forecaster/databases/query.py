@@ -133,19 +133,13 @@ class QueryScan:
         schema = self.table.schema().to_pyarrow()
         return dict(zip(schema.names, schema.types, strict=True))
 
-    def need_columns(self, *names: str) -> None:
-        """Refuse columns that the query does not have."""
-        missing = [name for name in names if name not in self.table.columns]
-        if missing:
-            present = name_some(self.table.columns, 20)
-            name = self.query.name
-            raise ConfigError(f"{name}: no column {name_some(missing)}; found: {present}")
-
     def since(self, watermark: Watermark) -> Any:
         """Return the rows from a watermark on, which the database selects."""
         from ibis import literal  # noqa: PLC0415 (an extra)
 
-        self.need_columns(watermark.column)
+        if watermark.column not in self.table.columns:
+            present = name_some(self.table.columns, 20)
+            raise ConfigError(f"{self.query.name}: no column {watermark.column}; found: {present}")
         if watermark.value is None:
             return self.table
         column = self.table[watermark.column]
@@ -256,7 +250,8 @@ def _unnest(table: Any) -> str:
     """Return a table of integers in memory as a part of WITH, which one process makes once."""
     columns = table.data.to_pyarrow(table.schema)
     arrays = ", ".join(
-        f"'{{{','.join(map(str, column.to_pylist()))}}}'::bigint[]" for column in columns.columns
+        f"'{{{','.join(column.cast(pa.string()).to_pylist())}}}'::bigint[]"
+        for column in columns.columns
     )
     names = ", ".join(f'"{name}"' for name in columns.column_names)
     return f'"{table.name}" ({names}) AS MATERIALIZED (SELECT * FROM unnest({arrays}))'  # noqa: S608

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from forecaster.errors import ConfigError, RunError, need_extra, plain_text
 from forecaster.recipe import Recipe
 
@@ -115,7 +117,7 @@ class MlflowRecord:
     def _log(self, run: str, entry: MlflowEntry) -> None:
         entities, now = self._mlflow.entities, int(time.time() * 1000)
         metrics = [entities.Metric(name, value, now, step) for name, value, step in entry.metrics]
-        flat = _flatten(entry.recipe.model_dump(mode="json"))
+        flat = pd.json_normalize(entry.recipe.model_dump(mode="json")).iloc[0].dropna()
         params = [entities.Param(name, str(value)[:MAX_TEXT]) for name, value in flat.items()]
         for first in range(0, max(len(metrics), len(params)), BATCH):
             part = slice(first, first + BATCH)
@@ -135,14 +137,3 @@ class MlflowRecord:
         except Exception as error:  # it has types of requests, SQLAlchemy and its own
             text = plain_text(error, *map(os.environ.get, SECRETS))
             raise RunError(f"--mlflow {self._uri}: {text}; {self._advice}") from None
-
-
-def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by names such as `training.epochs`; those not set are left out."""
-    flat: dict[str, Any] = {}
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        elif value is not None:
-            flat[f"{prefix}{name}"] = value
-    return flat

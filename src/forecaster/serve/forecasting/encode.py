@@ -141,10 +141,16 @@ def to_arrow(
         rows = np.add.outer(np.array(columns, dtype=np.int64) * K, np.arange(K))
         batch = batch.take(pa.array(rows.ravel()))
     schema = batch.schema.with_metadata({BASIS_METADATA: json.dumps(basis).encode()})
+    rows = forecast.arrow if columns is None and forecast.arrow else without_schema(batch)
+    return bytes(schema.serialize()) + rows
+
+
+def without_schema(batch: pa.RecordBatch) -> bytes:
+    """Return an Arrow stream without the message of its schema, which differs by answer."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return bytes(sink.getvalue())
+    return bytes(sink.getvalue())[batch.schema.serialize().size :]
 
 
 def to_batch(forecast: Forecast) -> pa.RecordBatch:

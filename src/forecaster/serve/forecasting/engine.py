@@ -14,7 +14,7 @@ from forecaster.errors import DataError, printable
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
-from forecaster.serve.forecasting.encode import to_batch, to_rows, utc_text
+from forecaster.serve.forecasting.encode import to_batch, to_rows, utc_text, without_schema
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.ledger import compare, rows
 from forecaster.serve.forecasting.loader import FollowedVersions, LoadModel, ModelLoader
@@ -300,4 +300,5 @@ def _provisional(
 
 
 def _encode(forecast: Forecast) -> Forecast:
-    return replace(forecast, json=to_rows(forecast), batch=to_batch(forecast))
+    batch = to_batch(forecast)
+    return replace(forecast, json=to_rows(forecast), batch=batch, arrow=without_schema(batch))

@@ -110,6 +110,7 @@ class Forecast:
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: JsonRows | None = None  # the encoded forecast
     batch: pa.RecordBatch | None = None  # the long table
+    arrow: bytes = b""  # the same as an Arrow stream, without its schema
 
     @cached_property
     def times(self) -> Shaped[np.ndarray, " K"]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from forecaster import __version__
 from forecaster.errors import name_some
@@ -47,24 +47,13 @@ from forecaster.serve.http.routes import (
 from forecaster.serve.http.schemas import read_json
 from forecaster.serve.problems import Problem
 
-
-class InferenceResponse(BaseModel):
-    """The outputs; with data behind the JSON, the answer is of type application/octet-stream."""
-
-    model_name: str
-    model_version: str
-    id: str | None = None
-    parameters: dict[str, Any]  # model, data and origin of the forecast
-    outputs: list[dict[str, Any]]
-
-
 MODEL = "forecaster"  # the name of the served run, whichever it is; its hash is the version
 HEADER_LENGTH = "Inference-Header-Content-Length"  # of the JSON, if data lies behind it
 BINARY_OUTPUT = "binary_data_output"  # parameter of a request: outputs are sent behind the JSON
 MAX_DIGITS = 10
 BINARY = "application/octet-stream"  # of an answer with data behind its JSON
 ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": InferenceResponse, "content": {BINARY: {}}},
+    200: {"content": {JSON: {}, BINARY: {}}},
     **problem_responses((409,)),
 }
 REQUEST_BODY = {
