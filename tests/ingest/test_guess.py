@@ -7,7 +7,7 @@ import pytest
 from forecaster.config import TableConfig
 from forecaster.errors import DataError
 from forecaster.ingest import guess
-from forecaster.ingest.build import Sources
+from forecaster.ingest.build import Sources, build_panel
 from forecaster.ingest.guess import find_step
 from forecaster.panel.axis import Step
 from forecaster.recipe import Recipe
@@ -153,3 +153,41 @@ def test_nothing_of_the_last_part_which_is_tested_decides_how_is_learned(tmp_pat
 def test_a_constant_table_keeps_the_papers_cut(tmp_path: Path) -> None:
     recipe = guess_recipe(write(tmp_path, np.zeros((24 * 30, PLACES))))
     assert recipe.metrics.mape_cut == 10.0
+
+
+def with_total(folder: Path) -> Sources:
+    days = pd.date_range("2023-01-02", periods=61).strftime("%Y-%m-%d")
+    east, west, south = (np.arange(61) * k % 17 for k in (3, 5, 7))
+    frame = pd.DataFrame({"day": days, "east": east, "west": west, "south": south})
+    frame["all"] = east + west + south
+    frame.to_csv(folder / "t.csv", index=False)
+    return Sources([folder / "t.csv"])
+
+
+def test_a_total_is_left_out_by_the_recipe_unless_it_is_asked_for(tmp_path: Path) -> None:
+    sources = with_total(tmp_path)
+    recipe, rows = guess.guess_recipe(sources)
+    assert recipe.table is not None
+    assert recipe.table.leave_out == rows.left_out == ("all",)
+    panel = build_panel(recipe, sources)
+    assert panel.locations.ids == ("east", "south", "west")
+    for leave_out, ids in (((), 4), (("west",), 3)):
+        said = {"table": {"leave_out": leave_out}}
+        recipe, rows = guess.guess_recipe(sources, said)
+        assert len(build_panel(recipe, sources).locations) == ids
+        assert not any("the sum of all others" in note for note in rows.notes)
+
+
+def test_the_recipe_of_events_tells_how_they_become_steps(tmp_path: Path) -> None:
+    seconds = np.random.default_rng(1).integers(0, 61 * 86_400, 997)
+    times = (pd.Timestamp("2023-01-02") + pd.to_timedelta(seconds, unit="s")).sort_values()
+    frame = pd.DataFrame({"receipt": range(997), "paid_at": times, "amount": 2.5})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    sources = Sources([tmp_path / "t.csv"])
+    recipe, _ = guess.guess_recipe(sources)
+    assert recipe.table is not None
+    assert (recipe.table.combine, recipe.table.nearest) == ("sum", False)
+    assert (recipe.panel.step_minutes, recipe.panel.gaps) == (60, "zero")
+    values = build_panel(recipe, sources).values
+    assert np.nansum(values) == 997 * 2.5
+    assert (values == 0).any()

@@ -15,7 +15,7 @@ import pytest
 from forecaster.errors import ConfigError, DataError
 from forecaster.reading import compressed
 from forecaster.reading.load import ReadRules, form_of, load
-from tests.workbooks import write_workbook
+from tests.workbooks import write_sheet, write_sheets, write_workbook
 
 
 def test_a_csv_keeps_ids_and_times_as_they_are_written(tmp_path: Path) -> None:
@@ -382,3 +382,32 @@ def test_an_apostrophe_in_a_name_quotes_nothing(tmp_path: Path) -> None:
         "O'Hare",
         "Coeur d'Alene",
     ]
+
+
+TWO_ROWS = (("", "North", None, "South", None), ("Day", "cars", "temp", "cars", "temp"))
+NAMES = ["Day", "North › cars", "North › temp", "South › cars", "South › temp"]
+
+
+def test_names_that_span_columns_are_joined_with_those_below_them(tmp_path: Path) -> None:
+    rows = [[f"2023-01-0{day}", day, 2.5, 3 * day, 1.5] for day in range(1, 7)]
+    lines = [",".join("" if c is None else str(c) for c in row) for row in (*TWO_ROWS, *rows)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    table, _ = load(tmp_path / "a.csv")
+    assert table.column_names == NAMES
+    assert table["South › cars"].to_pylist() == [3 * day for day in range(1, 7)]
+    assert "a header of two rows" in form_of(table)
+    write_sheet([*TWO_ROWS, *rows], tmp_path / "a.xlsx")
+    assert load(tmp_path / "a.xlsx")[0].column_names == NAMES
+
+
+def test_sheets_of_the_same_columns_are_joined_and_others_passed_over(tmp_path: Path) -> None:
+    days = pd.date_range("2023-01-30", periods=4)
+    sheets = {
+        name: [["day", "n"], *([day, 1] for day in days[part])]
+        for name, part in (("Jan", slice(0, 2)), ("Feb", slice(2, 4)))
+    }
+    notes = {"Read me": [["Sheet", "holds"], ["Jan", "January"]]}
+    write_sheets(notes | sheets, tmp_path / "a.xlsx")
+    table, _ = load(tmp_path / "a.xlsx")
+    assert table["day"].to_pylist() == [day.to_pydatetime() for day in days]
+    assert form_of(table) == "sheets 'Jan', 'Feb' of 3"

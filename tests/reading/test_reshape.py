@@ -110,3 +110,57 @@ def test_numbered_periods_of_a_day_are_clocks(periods: int, clock: str) -> None:
     layout = guess_layout(table, "table")
     assert layout.time == "DATE+SETTLEMENT_PERIOD"
     assert join_columns(table, layout)[layout.time][-1].as_py() == f"01-JAN-2023T{clock}"
+
+
+def test_places_of_a_header_of_two_rows_become_rows_with_their_measures() -> None:
+    table = across(
+        [f"{place} › {measure}" for place in ("N", "S") for measure in ("cars", "temp")]
+    )
+    rows = unpivot(table)
+    assert rows.column_names == ["date", "location", "cars", "temp"]
+    assert rows["location"].to_pylist() == ["N"] * 5 + ["S"] * 5
+    assert rows["temp"].to_pylist() == [1, 5, 9, 13, 17, 3, 7, 11, 15, 19]
+    uneven = table.drop_columns(["S › temp"])
+    assert unpivot(uneven) is uneven
+
+
+def test_days_of_any_width_across_become_rows() -> None:
+    table = pa.table({"place": ["a", "b"], "12/31/22": [1, 2], "1/1/23": [3, 4], "1/2/23": [5, 6]})
+    assert unpivot(table)["time"].to_pylist() == ["12/31/22"] * 2 + ["1/1/23"] * 2 + ["1/2/23"] * 2
+
+
+def test_numbers_and_texts_across_are_numbers_with_their_flags_left_out() -> None:
+    table = pa.table({"geo": ["AT"], "2020": ["12 p"], "2021": [13], "2022": ["14 "]})
+    assert unpivot(table)["value"].to_pylist() == [12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "expected"),
+    [
+        ("Quarter", ["Q1", "Q4"], ["2022-Q1", "2023-Q4"]),
+        ("Quartal", [1, 4], ["2022-Q1", "2023-Q4"]),
+        ("KW", [5, 52], ["2022-W05", "2023-W52"]),
+    ],
+)
+def test_quarters_and_weeks_beside_years_are_times(
+    name: str, cells: list[object], expected: list[str]
+) -> None:
+    table = pa.table({"Fiscal Year": [2022, 2023], name: cells, "value": [1, 2]})
+    layout = guess_layout(table, "table")
+    assert join_columns(table, layout)[layout.time].to_pylist() == expected
+
+
+def test_the_first_clock_of_a_span_is_its_time() -> None:
+    table = pa.table(
+        {"Date": ["01.02.2023"] * 2, "Interval": ["08:00-08:30", "15:30 – 16:00"], "calls": [1, 2]}
+    )
+    layout = guess_layout(table, "table")
+    joined = join_columns(table, layout)[layout.time].to_pylist()
+    assert joined == ["01.02.2023T08:00", "01.02.2023T15:30"]
+
+
+def test_a_part_of_an_id_that_is_empty_is_left_out() -> None:
+    table = pa.table({"time": ["2023"], "state": ["Hubei"], "country": ["China"], "value": [1]})
+    table = pa.concat_tables([table, table.set_column(1, "state", pa.array([None], pa.string()))])
+    layout = TableLayout("time", "state+country", "value")
+    assert join_columns(table, layout)[layout.id].to_pylist() == ["Hubei / China", "China"]

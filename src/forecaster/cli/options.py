@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from forecaster.choices import Ambiguous, Nonexistent
+from forecaster.choices import Ambiguous, Combine, Nonexistent
 from forecaster.cli import terminal
 from forecaster.errors import ConfigError, count_of
 
@@ -67,6 +67,29 @@ AmbiguousTimes = Annotated[
 NonexistentTimes = Annotated[
     Nonexistent,
     typer.Option(help="Treatment of local times that do not exist (start of summer time)."),
+]
+CombineRows = Annotated[
+    Combine | None,
+    typer.Option(
+        "--combine",
+        help="Several rows of a location in one step: their sum, their mean, or the count of "
+        "them. Default of run: as found.",
+    ),
+]
+AbsentSteps = Annotated[
+    Literal["null", "zero"] | None,
+    typer.Option(
+        "--gaps",
+        help="Steps without a row: null (missing) or zero (nothing happened). Default: null; of "
+        "run zero where each row is an event.",
+    ),
+]
+LeaveOut = Annotated[
+    str | None,
+    typer.Option(
+        help="Locations that are left out, e.g. total,other. Default of run: the sum of all "
+        "others, if there is one; '' keeps it."
+    ),
 ]
 Hours = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forecaster.choices import Combine, DateOrder, DecimalMark, Kind
+from forecaster.choices import DateOrder, DecimalMark, Kind
 from forecaster.cli import terminal
 from forecaster.cli.models.evaluate import (
     Compared,
@@ -20,10 +20,13 @@ from forecaster.cli.models.evaluate import (
     write_report,
 )
 from forecaster.cli.options import (
+    AbsentSteps,
+    CombineRows,
     DatabaseQuery,
     Horizon,
     Hours,
     Json,
+    LeaveOut,
     RecipeData,
     Settings,
     read_source,
@@ -54,13 +57,6 @@ Columns = Annotated[
         help="Columns, if they are not recognised: time=when,id=sensor,value=flow (long), "
         "time=when,value=kwh (one series), time=when (a column for each location), "
         "time=day+hour (two columns)."
-    ),
-]
-LeaveOut = Annotated[
-    str | None,
-    typer.Option(
-        help="Locations that are left out, e.g. total,other. Default: the sum of all others, if "
-        "there is one; '' keeps it."
     ),
 ]
 Missing = Annotated[
@@ -129,20 +125,8 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         ),
     ] = None,
     hours: Hours = None,
-    combine: Annotated[
-        Combine | None,
-        typer.Option(
-            help="Several rows of a location in one step: their sum, their mean, or the count of "
-            "them. Default: as found."
-        ),
-    ] = None,
-    gaps: Annotated[
-        Literal["null", "zero"] | None,
-        typer.Option(
-            help="Steps without a row: null (missing) or zero (nothing happened). Default: null, "
-            "and zero where each row is an event."
-        ),
-    ] = None,
+    combine: CombineRows = None,
+    gaps: AbsentSteps = None,
     leave_out: LeaveOut = None,
     missing: Missing = None,
     decimal: Decimal = None,

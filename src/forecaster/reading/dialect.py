@@ -26,6 +26,7 @@ _COMMA_DECIMALS = re.compile(r"(?!\d{1,3},\d{3}$|0+,\d{3}$)\d*,\d+|0,\d{3}|\d{1,
 _DOT_DECIMALS = re.compile(r"(?!\d{1,3}\.\d{3}$)\d*\.\d+|0\.\d{3}|\d{1,3}(,\d{3})+\.\d+")
 _COMMA_GROUPS = re.compile(r"\d{1,3}(,\d{3}){2,}")
 _DOT_GROUPS = re.compile(r"\d{1,3}(\.\d{3}){2,}")
+HEADER_JOIN = " › "  # between the names of two rows of headers
 _TELLING = 3  # numbers from 100 to 999 that show how a column groups its digits
 _EITHER = {",": re.compile(r"[1-9]\d{0,2},\d{3}"), ".": re.compile(r"[1-9]\d{0,2}\.\d{3}")}
 
@@ -42,6 +43,7 @@ class Dialect:
     quote: str = '"'  # around cells
     header: bool = True  # False: the first row holds values
     units: bool = False  # whether a row of units follows the header
+    spanning: bool = False  # whether that row is a second header, below names that span columns
     notes: tuple[str, ...] = ()  # lines below the last row
     repeated: int = 0  # rows that repeat the header
     placeholders: tuple[str, ...] = ()  # what stands in place of numbers
@@ -53,7 +55,10 @@ class Dialect:
         parts += [f"{self.lines_above} lines above the header left out"] * bool(self.lines_above)
         parts += [f"{count_of(len(self.notes), 'note')} at the end left out"] * bool(self.notes)
         parts += [f"{count_of(self.repeated, 'repeated header')} left out"] * bool(self.repeated)
-        parts += ["no header"] * (not self.header) + ["a row of units left out"] * self.units
+        parts += ["no header"] * (not self.header) + ["a row of units left out"] * (
+            self.units and not self.spanning
+        )
+        parts += ["a header of two rows"] * self.spanning
         parts += self.placeholders
         return ", ".join(parts)
 
@@ -96,6 +101,9 @@ def find_dialect(
     line, names = rows[first]
     below = [cells for _, cells in rows[first + 1 :] if len(cells) == width]
     header = not _is_values(names)
+    units = header and _are_units(below)
+    spanning = units and spans(names, below[0])
+    names = join_headers(names, below[0]) if spanning else names
     return Dialect(
         encoding=encoding,
         delimiter=delimiter,
@@ -104,8 +112,25 @@ def find_dialect(
         lines_above=line,
         names=tuple(c.strip() for c in names) if header else _numbered(width),
         header=header,
-        units=header and _are_units(below),
+        units=units,
+        spanning=spanning,
     )
+
+
+def spans(upper: Sequence[str], lower: Sequence[str]) -> bool:
+    """Whether names of an upper row of headers span several columns of the lower one."""
+    blank = [n for n, name in enumerate(upper) if n and not name.strip()]
+    return bool(blank) and all(lower[n].strip() for n in blank) and any(map(str.strip, upper))
+
+
+def join_headers(upper: Sequence[str], lower: Sequence[str]) -> list[str]:
+    """Return the names of columns under names that span them: `North › flow`."""
+    names, spanning = [], ""
+    for above, below in zip(upper, lower, strict=True):
+        spanning = above.strip() or spanning
+        parts = [part for part in (spanning, below.strip()) if part]
+        names.append(HEADER_JOIN.join(parts))
+    return names
 
 
 def is_ruling(text: str) -> bool:

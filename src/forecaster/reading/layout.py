@@ -52,6 +52,8 @@ PLACE_NAMES = ("lat", "lon", "lng", "latitude", "longitude", "x", "y_coord", "x_
 LABEL_NAMES = ("unit", "units", "uom", "einheit", "unité", "unidad", "variable", "parameter",
                "status", "quality", "type", "source")  # texts that name no location  # fmt: skip
 ROW_NAMES = ("index", "row", "unnamed_0", "nr", "no", "lfd_nr", "record", "rec")
+_NUMBERED_WORDS = {"receipt", "invoice", "order", "ticket", "transaction", "entry", "number",
+                   "row", "record", "doc", "beleg", "rechnung", "bon"}  # fmt: skip
 PERIODS_OF_DAY = ((1, 48), (1, 96))  # first and last number of half and quarter hours
 _SAMPLE = 500  # rows by which a column is recognised
 _CLOCK = re.compile(  # or a span of them, 08:00-08:30
@@ -497,6 +499,7 @@ def _is_covariate(table: pa.Table, column: str) -> bool:
     name = normal_name(column)
     told = (*CALENDAR_NAMES, *PLACE_NAMES, *ROW_NAMES, *ID_NAMES)
     is_id = name in told or _ID.search(column) is not None
+    is_id = is_id or _numbers_rows(table, column)
     return _is_number(table, column) and not is_id and pc.count(table[column]).as_py() > 0
 
 
@@ -511,7 +514,13 @@ def _is_location(table: pa.Table, column: str) -> bool:
     is_told = normal_name(column) in CALENDAR_NAMES or (is_index and _counts_rows(table, column))
     is_same_id = _ID.search(column) is not None and pc.count_distinct(table[column]).as_py() == 1
     is_id = is_same_id or is_row_id
+    is_id = is_id or _numbers_rows(table, column)
     return _is_number(table, column) and not is_told and not is_id
+
+
+def _numbers_rows(table: pa.Table, column: str) -> bool:
+    """Whether a column numbers rows, by its name and content: receipts, orders, tickets."""
+    return bool(_words(column) & _NUMBERED_WORDS) and _counts_rows(table, column)
 
 
 def _counts_rows(table: pa.Table, column: str) -> bool:

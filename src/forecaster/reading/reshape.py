@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forecaster.errors import DataError, name_some
+from forecaster.reading.dialect import HEADER_JOIN
 from forecaster.reading.layout import (
     PERIODS_OF_DAY,
     QUARTER_NAMES,
@@ -22,6 +23,7 @@ from forecaster.reading.layout import (
 from forecaster.reading.numerals import convert_numerals
 from forecaster.reading.times import as_texts, looks_like_time, month_number
 
+PLACE = "location"  # the column of places that stood across
 FILE = "file"  # the column that tells apart the series of several files
 TIME, MONTH, CLOCK, VALUE = "time", "month", "clock", "value"  # the columns of what stood across
 _MIN_TIMES = 3  # columns named as times that make a table one of times across
@@ -74,7 +76,10 @@ def _stem(name: str) -> str:
 
 
 def unpivot(table: pa.Table) -> pa.Table:
-    """Return a table with columns for times, or for times of day, as one with a row for each."""
+    """Return a table with columns for times, or for times of day, as one with a row for each.
+
+    So are the places of a header of two rows, each with the same measures below it.
+    """
     times = [n for n in table.column_names if looks_like_time(n)]
     other = [n for n in table.column_names if n not in times]
     across = (
@@ -83,6 +88,8 @@ def unpivot(table: pa.Table) -> pa.Table:
     )
     if across and not any(_holds_times(table[name]) for name in other):
         return _stack(table, {name: name for name in times}, TIME)
+    if places := _places_across(table):
+        return _stack_places(table, places)
     clocks = _clocks_across(table)
     if clocks:
         return _stack(table, clocks, CLOCK)
@@ -103,6 +110,33 @@ def _stack(table: pa.Table, texts: Mapping[str, str], name: str) -> pa.Table:
     joined = pa.concat_tables(parts, promote_options="permissive")
     if is_text:
         joined, _ = convert_numerals(joined, ".", texts={n.strip().lower() for n in other})
+    return joined.replace_schema_metadata(table.schema.metadata)
+
+
+def _places_across(table: pa.Table) -> dict[str, dict[str, str]]:
+    """Return the columns of each place of a header of two rows, by their measures."""
+    places: dict[str, dict[str, str]] = {}
+    for name in table.column_names:
+        place, joint, measure = name.partition(HEADER_JOIN)
+        if joint:
+            places.setdefault(place, {})[measure] = name
+    measures = {frozenset(columns) for columns in places.values()}
+    alike = len(places) > 1 and len(measures) == 1
+    rest = len(table.column_names) - sum(map(len, places.values()))
+    return places if alike and rest else {}
+
+
+def _stack_places(table: pa.Table, places: Mapping[str, Mapping[str, str]]) -> pa.Table:
+    """Return a table with a row for each time and place, and a column for each measure."""
+    spread = {name for columns in places.values() for name in columns.values()}
+    other = [name for name in table.column_names if name not in spread]
+    parts = []
+    for place, columns in places.items():
+        part = table.select(other).append_column(PLACE, pa.array([place] * len(table)))
+        for measure, column in columns.items():
+            part = part.append_column(measure, table[column])
+        parts.append(part)
+    joined = pa.concat_tables(parts, promote_options="permissive")
     return joined.replace_schema_metadata(table.schema.metadata)
 
 

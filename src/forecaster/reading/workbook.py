@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from forecaster.errors import DataError, need_extra
 from forecaster.reading.compressed import refuse_expansion
+from forecaster.reading.dialect import join_headers, spans
 from forecaster.reading.summary_rows import holds_times
 
 SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
@@ -104,6 +105,9 @@ def _table(rows: Sequence[Sequence[Any]]) -> pa.Table:
     usual = sorted(filled)[len(filled) // 2]
     first = next(n for n, count in enumerate(filled) if count >= min(usual, width))
     names = [_text(cell).strip() if _is_filled(cell) else "" for cell in rows[first]]
+    if first and len({*names}) < len(names):
+        upper = [_text(cell).strip() if _is_filled(cell) else "" for cell in rows[first - 1]]
+        names = join_headers(upper, names) if spans(upper, names) else names
     columns = [[_value(row[n]) for row in rows[first + 1 :]] for n in range(width)]
     kept = [n for n in range(width) if names[n] or any(v is not None for v in columns[n])]
     table: pa.Table = pa.Table.from_arrays(

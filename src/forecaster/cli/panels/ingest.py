@@ -10,12 +10,15 @@ import typer
 from forecaster.choices import EngineName, Kind
 from forecaster.cli import terminal
 from forecaster.cli.options import (
+    AbsentSteps,
     AmbiguousTimes,
+    CombineRows,
     Country,
     Data,
     DatabaseQuery,
     Hours,
     Json,
+    LeaveOut,
     NonexistentTimes,
     Out,
     Renames,
@@ -176,6 +179,9 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     country: Country = None,
     ambiguous: AmbiguousTimes = "null",
     nonexistent: NonexistentTimes = "refuse",
+    combine: CombineRows = None,
+    gaps: AbsentSteps = None,
+    leave_out: LeaveOut = None,
     as_json: Json = False,
 ) -> None:
     """Read a table of values. Steps without a row become missing values and are listed."""
@@ -197,19 +203,19 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         values = values.fetch(needed_columns(columns, [*split_commas(past_only), censored or ""]))
     step = step_settings(step_minutes, step_months or 0)
     if not step:
-        guessed = find_step(values, TableConfig(columns=columns))
+        guessed = find_step(values, TableConfig(columns=columns, combine=combine))
         step = guessed.settings()
         terminal.say(f"no --step-minutes: {guessed}, the most frequent difference of times")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
-            "nonexistent": nonexistent, **step, "gaps": "null",
+            "nonexistent": nonexistent, **step, "gaps": gaps or "null",
             "renames": renames.name if renames else None, "censored": censored, "hours": hours,
             "past_only": split_commas(past_only),
         },
         table={
             "file": name_source(source), "query": query, "columns": columns,
-            "min_demand": min_demand,
+            "min_demand": min_demand, "combine": combine, "leave_out": split_commas(leave_out),
             "demand_hours": demand_hours, "location_columns": location_columns,
             "locations": name_source(locations) if locations else None,
         },

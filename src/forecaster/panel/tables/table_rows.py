@@ -234,7 +234,9 @@ def _read_wide_rows(
     combination = on.combination
     if (combination is not None or on.find) and len(table.column_names) > 1:
         parsed = ParsedRows.of_wide(table, layout.time, rules.dates)
-        combination = combination or find_combination(parsed, "unknown", rules.combine, on.step)
+        meanings = {meaning_of(column) for column in parsed.ids}
+        meaning = meanings.pop() if len(meanings) == 1 else "unknown"
+        combination = combination or find_combination(parsed, meaning, rules.combine, on.step)
         if combination is not None:
             series = combine_rows(parsed, combination, on.zone or "UTC")
             note = explain_combination(combination, len(parsed.seconds), series)
