@@ -1,4 +1,9 @@
-"""A year in production, on a replayed clock: what the guide says and deploy/ does, happens."""
+"""A year in production, on a replayed clock: what the guide says and deploy/ does, happens.
+
+Beside the folder a service runs all the year. Every day it is told what was observed and asked for
+a forecast; it follows every promotion and the rollback. It is restarted on a panel with a location
+that its version does not know yet.
+"""
 
 import io
 import json
@@ -7,9 +12,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,16 +27,21 @@ from forecaster.cli.app import main
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
+from forecaster.serve.service import open_engine
 from forecaster.synthetic.city import make_city
 from forecaster.versions import Versions
 from tests.docs.test_guides import BLOCK, DOCS
+from tests.serve.conftest import Running, SettableClock, running
 
 GUIDE = (DOCS / "guides" / "production.md").read_text(encoding="utf-8")
 DEPLOY = DOCS.parent / "deploy"
 DAY, WEEK = 24, 168
 HISTORY, YEAR = 20, 52  # weeks
 OPENS, FAILS, CLOSES, BREAKS, BAD = 5, 10, 16, 24, 30  # weeks of the year
-UPDATED = 6  # weeks from one update to the next
+RESTARTED, MONTH = 6, 4  # the week of the restart; weeks
+UPDATED = 2, 1  # weeks from one update to the next: in the suite, with --torture
+WRONG, EVERY = 1e6, 3  # a value of the failed sensor; the hours from one to the next
+PATIENCE_SECONDS = 120.0
 CLIENT = """\
 #!{python} -ISB
 import json, socket, sys, os
@@ -59,14 +72,18 @@ class Year:
     folder: Path
     truth: pd.DataFrame
     commands: Path  # a folder with the command `forecaster`, which this process executes
+    clock: SettableClock
     said: str = ""
+    served: Running | None = None
+    stack: ExitStack = field(default_factory=ExitStack)  # closes the service
+    versions_served: list[str] = field(default_factory=list)
 
     def deliver(self, week: int, name: str, change: float | None = None) -> None:
-        """Write what was observed in a week as a table; a change makes the first day wrong."""
+        """Write what was observed in a week as a table; a change makes hours of a day wrong."""
         first = (HISTORY + week) * WEEK
         part = self.truth.iloc[first : first + WEEK].copy()
         if change is not None:
-            part.iloc[:DAY, 2] = change
+            part.iloc[:DAY:EVERY, 2] = change
         write(part, self.folder / "incoming" / f"{name}.csv")
 
     def refresh(self, what: str) -> int:
@@ -85,6 +102,50 @@ class Year:
         self.said = said.getvalue()
         return script.returncode
 
+    def start_service(self) -> None:
+        """Serve the runs and the newest panel; a service that runs already is stopped."""
+        self.stack.close()
+        engine = open_engine(self.folder / "runs", self.panel(), self.folder / "live.sqlite")
+        self.stack.callback(engine.data.close)
+        engine.data.now = self.clock
+        self.served = self.stack.enter_context(running(engine))
+
+    def ask(self, path: str) -> Any:
+        """What the service answers."""
+        assert self.served is not None
+        reply = self.served.get(path)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    def pass_day(self, week: int, day: int) -> Any:
+        """Let a day go by: the service is told what was observed; return its forecast."""
+        first = (HISTORY + week) * WEEK + day * DAY
+        values = self.truth.iloc[first : first + DAY].copy()
+        self.clock.pass_hours(DAY)
+        if (week, day) == (OPENS, 0):
+            refusal = self.tell("locations", {"id": values.columns[4]})  # by a Ridge
+            assert (refusal.status, refusal.json["code"]) == (409, "cannot_forecast")
+        if week <= RESTARTED:
+            values = values.iloc[:, :4]
+        if (week, day) == (FAILS, 0):
+            values.iloc[::EVERY, 2] = WRONG
+        reply = self.tell("observations", {"observations": rows_of(values)})
+        assert reply.status == 200, reply.body
+        return self.ask("/v1/forecast")
+
+    def tell(self, what: str, body: Any) -> Any:
+        """Send something to the service."""
+        assert self.served is not None
+        return self.served.post(f"/v1/{what}", body)
+
+    def wait_for_current(self) -> None:
+        """Wait until the service answers by the current version."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self.ask("/v1/run")["version"] != self.versions.current:
+            assert time.monotonic() < end, "the service has not followed"
+            time.sleep(0.01)
+        self.versions_served.append(str(self.versions.current))
+
     def panel(self) -> Panel:
         """The panel of now."""
         return Panel.open(self.folder / "panel")
@@ -93,6 +154,12 @@ class Year:
     def versions(self) -> Versions:
         """The versions of the run."""
         return Versions(self.folder / "runs")
+
+
+def rows_of(part: pd.DataFrame) -> list[dict[str, Any]]:
+    """The observations of a table, as a service takes them; missing ones are left out."""
+    long = part.rename_axis("ds").reset_index().melt("ds", var_name="location").dropna()
+    return [{**row, "ds": row["ds"].isoformat()} for row in long.to_dict("records")]
 
 
 def write(part: pd.DataFrame, path: Path) -> None:
@@ -151,53 +218,116 @@ def rmse(model: Estimator, panel: Panel, weeks: int) -> float:
     return float(np.sqrt(np.nanmean((forecast - truth) ** 2)))
 
 
-@pytest.fixture(scope="module")
-def year(tmp_path_factory: pytest.TempPathFactory) -> Year:
-    """The folder after its first day."""
-    folder = tmp_path_factory.mktemp("srv")
-    year = Year(folder, make_truth(), tmp_path_factory.mktemp("bin"))
+@pytest.fixture
+def year(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Year]:
+    """The folder after its first day, and its service."""
+    for name, value in (
+        ("background.FOLLOW_SECONDS", 0.02),
+        ("background.QUIET_SECONDS", 1e9),  # past origins are not forecast besides
+        ("engine.DEADLINE_SECONDS", PATIENCE_SECONDS),
+        ("engine.PREPARE_SECONDS", PATIENCE_SECONDS),
+    ):
+        monkeypatch.setattr(f"forecaster.serve.forecasting.{name}", value)
+    folder, truth = tmp_path_factory.mktemp("srv"), make_truth()
+    begin = SettableClock(truth.index[HISTORY * WEEK].timestamp() + 60)
+    year = Year(folder, truth, tmp_path_factory.mktemp("bin"), begin)
     client = year.commands / "forecaster"
     address = str(year.commands / "socket")
     client.write_text(CLIENT.format(python=sys.executable, address=address))
     client.chmod(0o755)
     write(year.truth.iloc[: HISTORY * WEEK], folder / "history.csv")
     first_day(folder)
-    return year
+    year.start_service()
+    yield year
+    year.stack.close()
 
 
 @pytest.mark.slow
-def test_a_year_of_openings_closures_breaks_faults_and_bad_deliveries(year: Year) -> None:
-    drifts, promoted = dict[int, str](), dict[int, str]()
+def test_a_year_of_openings_closures_breaks_faults_and_bad_deliveries(
+    year: Year, rounds: Callable[[int, int], int]
+) -> None:
+    drifts, promoted, updated = dict[int, str](), dict[int, str](), rounds(*UPDATED)
     for week in range(YEAR):
-        fault = 1e6 if week == FAILS else 7.0 if week == BAD else None
-        if week == BAD:  # this week's file has last week's hours, with other values
-            year.deliver(week - 1, "bad", change=fault)
-            assert year.refresh("nightly") == 1
-            assert "differs from the panel" in year.said
-            assert [path.name for path in (year.folder / "refused").iterdir()] == ["bad.csv"]
-            fault = None
-        year.deliver(week, f"week-{week:02}", fault)
-        assert year.refresh("nightly") == 0, year.said
-        if week == FAILS + 1:
+        answers = [year.pass_day(week, day) for day in range(7)]
+        deliver_week(year, week)
+        check_answers(year, week, answers)
+        if week == FAILS:
             correct(year)
-        if week % UPDATED == UPDATED - 1:
+        if week % updated == updated - 1:
             assert year.refresh("weekly") == 0, year.said
             drifts[week], promoted[week] = year.said, str(year.versions.current)
-    assert year.refresh("monthly") == 0, year.said
+            year.wait_for_current()
+        if week % MONTH == MONTH - 1:
+            assert year.refresh("monthly") == 0, year.said
+        if week == RESTARTED:
+            check_restart(year)
     check_panel(year)
     check_runs(year, promoted)
     assert any("Update the run: " in drifts[week] for week in drifts if week > BREAKS)
 
 
+def deliver_week(year: Year, week: int) -> None:
+    """Append the week's delivery to the panel at night; a bad one is put aside before."""
+    if week == BAD:  # this file has last week's hours, with other values
+        year.deliver(week - 1, "bad", change=7.0)
+        assert year.refresh("nightly") == 1
+        assert "differs from the panel" in year.said
+        assert [path.name for path in (year.folder / "refused").iterdir()] == ["bad.csv"]
+    year.deliver(week, f"week-{week:02}", WRONG if week == FAILS else None)
+    assert year.refresh("nightly") == 0, year.said
+
+
+def check_answers(year: Year, week: int, answers: list[Any]) -> None:
+    """The service has answered each day from new data, by the current version, as offline."""
+    version = str(year.versions.current)
+    model, panel = load_estimator(year.versions.folder / version), year.panel()
+    assert model.run is not None
+    largest = np.nanmax(year.truth.to_numpy())
+    for answer in answers:
+        assert answer["model"] == str(model.run.digest)[:12]
+        assert not answer["stale"]
+        values = [value for row in answer["forecasts"] for value in row["y_hat"]]
+        assert all(value is None or 0 <= value < 3 * largest for value in values), week
+    forecasts = {row["id"]: row for row in answers[-1]["forecasts"]}
+    assert [*forecasts] == model.run.about["ids"]
+    origin = np.array([len(panel.values) - 1])
+    offline = model.predict(panel.select(tuple(forecasts)), origin)[0]
+    served = np.array([row["y_hat"] for row in forecasts.values()], dtype=float)
+    np.testing.assert_allclose(served, offline.T, rtol=1e-3, atol=0.01)
+    if week > CLOSES:
+        assert not np.nan_to_num(served[1]).any()
+    if week == FAILS:
+        assert "implausible" in answers[0]["forecasts"][2]["degraded"]
+
+
 def correct(year: Year) -> None:
-    """Append the true values of the failed sensor, as the guide says."""
+    """Send the true values of the failed sensor to the panel and to the service."""
     year.deliver(FAILS, "corrected")
     path = str(year.folder / "incoming" / "corrected.csv")
     said = io.StringIO()
     assert execute(["append", "panel", path], year.folder, said) == 3
     assert execute(["append", "panel", path, "--revise"], year.folder, said) == 0, said.getvalue()
-    assert "24" in said.getvalue()
+    assert f"{DAY // EVERY} revised" in said.getvalue()
     Path(path).unlink()
+    first = (HISTORY + FAILS) * WEEK
+    day = year.truth.iloc[first : first + DAY, [2]]
+    assert (
+        year.tell("observations", {"observations": rows_of(day)}).json["revised"] == DAY // EVERY
+    )
+
+
+def check_restart(year: Year) -> None:
+    """A service that starts anew, from the newest panel and its store, answers the same."""
+    before = year.ask("/v1/forecast")
+    year.start_service()
+    year.wait_for_current()
+    after = year.ask("/v1/forecast")
+    assert after["origin"] == before["origin"]
+    for old, new in zip(before["forecasts"], after["forecasts"], strict=True):
+        assert new["id"] == old["id"]
+        np.testing.assert_allclose(new["y_hat"], old["y_hat"], rtol=1e-3)
 
 
 def check_panel(year: Year) -> None:
@@ -219,12 +349,24 @@ def check_runs(year: Year, promoted: dict[int, str]) -> None:
     assert rmse(current, panel, 4) < 0.95 * rmse(first, panel, 4)
     before = [name for week, name in promoted.items() if week < BREAKS][-1]
     after = [week for week, name in promoted.items() if week >= BREAKS and name != before]
-    assert after[0] <= BREAKS + 2 * UPDATED
+    assert after[0] <= BREAKS + 8
     parents = {v.manifest.parents.get("panel") for v in versions.entries()}
     assert len(parents) == len(versions.entries())  # each from its own version of the panel
-    newest = versions.current
-    assert execute(["runs", "runs", "--rollback"], year.folder, io.StringIO()) == 0
-    assert versions.current != newest
+    check_rollback(year)
+    assert {*promoted.values()} <= {*year.versions_served}
+
+
+def check_rollback(year: Year) -> None:
+    """The service answers by the version before, and has received what was delivered."""
+    newest, said = year.versions.current, io.StringIO()
+    assert execute(["runs", "runs", "--rollback"], year.folder, said) == 0, said.getvalue()
+    assert year.versions.current != newest
+    year.wait_for_current()
+    current = year.versions.find(str(year.versions.current))
+    assert year.ask("/v1/forecast")["model"] == str(current.manifest.digest)[:12]
+    words = ["append", "panel", "--store", "live.sqlite", "--revise"]
+    assert execute(words, year.folder, said) == 0, said.getvalue()
+    assert "nothing new" in said.getvalue()
 
 
 def test_the_guide_shows_the_crontab_and_names_the_files_of_deploy() -> None:
