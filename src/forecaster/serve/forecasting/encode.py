@@ -134,8 +134,8 @@ def to_arrow(
         rows = np.add.outer(np.array(columns, dtype=np.int64) * K, np.arange(K))
         batch = batch.take(pa.array(rows.ravel()))
     schema = batch.schema.with_metadata({BASIS_METADATA: json.dumps(basis).encode()})
-    rows = forecast.arrow if columns is None and forecast.arrow else without_schema(batch)
-    return bytes(schema.serialize()) + rows
+    is_whole = columns is None and forecast.arrow
+    return bytes(schema.serialize()) + (forecast.arrow if is_whole else without_schema(batch))
 
 
 def without_schema(batch: pa.RecordBatch) -> bytes:
