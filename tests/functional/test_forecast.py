@@ -298,3 +298,17 @@ def test_at_night_the_next_steps_are_those_of_the_morning(run: Run, tmp_path: Pa
     assert "every step ahead is closed; a model trained with a longer --horizon" in errors
     _, _, errors = run(*words, "--at", "2021-04-11T21:00Z")
     assert "every step ahead is closed" not in errors
+
+
+def test_a_table_of_forecasts_becomes_parquet_files(made: Path, run: Run, tmp_path: Path) -> None:
+    rows = [(made / name, made / "panel") for name in ("Ridge", "SeasonalNaive")]
+    pd.DataFrame(rows, columns=["run", "panel"]).to_csv(tmp_path / "jobs.csv", index=False)
+    code, _, told = run("forecasts", tmp_path / "jobs.csv", "--out", tmp_path / "out")
+    assert code == 0
+    assert "of 2 forecasts" in told
+    table = pd.read_parquet(tmp_path / "out")
+    assert table["run"].nunique() == 2
+    assert table["y_hat"].notna().all()
+    code, _, told = run("forecasts", tmp_path / "jobs.csv", "--out", tmp_path / "out")
+    assert code == 2
+    assert "exists already" in told

@@ -287,12 +287,16 @@ def test_the_command_serves_a_panel(run_folder: Path, panel_folder: Path, tmp_pa
     token.write_text(TOKEN)
     token.chmod(0o600)
     words = [COMMAND, "serve", run_folder, "--panel", panel_folder, "--port", "0"]
-    words += ["--token-file", token, "--replay", "5"]
+    words += ["--token-file", token, "--replay", "5", "--area", tmp_path / "areas.csv"]
+    inside = Panel.open(panel_folder).locations.ids[3]
+    (tmp_path / "areas.csv").write_text(f"area,id\nharbour,{inside}\n")
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout is not None else ""
         asking = Client(line.split()[0].rpartition(":")[2])
         told = asking.get("/v1/forecast").json
         assert len(told["forecasts"]) == 5
+        part = asking.get("/v1/forecast?area=harbour").json
+        assert [row["id"] for row in part["forecasts"]] == [inside]
         assert asking.get("/").headers["content-type"].startswith("text/html")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

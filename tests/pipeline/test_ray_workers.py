@@ -47,14 +47,14 @@ def test_ray_gives_what_one_process_gives(
 def test_a_trial_whose_worker_is_killed_is_taken_up_again(
     experiment: Experiment, recipe: Recipe, tmp_path: Path
 ) -> None:
-    long = change(recipe, {"training": {"epochs": 40, "patience": 40}}, source="")
+    long = change(recipe, {"training": {"epochs": 3, "patience": 3}}, source="")
     spec = ModelSpec("Forecaster", "Forecaster", long)
     trial = make_trial(experiment, spec, 0)
     experiment.graph(long, quiet)
     killed: list[int] = []
 
     def kill() -> None:
-        log, deadline = trial.folder / "training" / "log.jsonl", time.monotonic() + 120
+        log, deadline = trial.folder / "training" / "log.jsonl", time.monotonic() + 600
         while not log.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         for pid in worker_pids():
