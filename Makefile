@@ -54,11 +54,11 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 # Two processes, each a file of tests at a time.
-EXTERNAL := servers or browser or spark
+EXTERNAL := servers or browser or spark or ray
 test: $(READY)
 	$(PYTEST) -m "not gpu and not ($(EXTERNAL))" -n 2 --dist loadfile
 
-# What needs a database, Prometheus, a browser or Java; a test whose program is missing is skipped.
+# What needs a database, Prometheus, a browser, Java or Ray; a test whose program is missing is skipped.
 test-external: $(READY)
 	$(PYTEST) -m "$(EXTERNAL)" -n 2 --dist loadfile
 

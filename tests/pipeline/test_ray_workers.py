@@ -19,6 +19,7 @@ from tests.pipeline.test_workers import quiet, wrong
 pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.ray,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Ray's own modules
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its processes end after it
