@@ -116,7 +116,7 @@ def _default_model(recipe: "Recipe", out: Path) -> str:
 def print_departures(name: str, recipe: "Recipe") -> None:
     """Print the recipe values that override the preset of Forecaster, or of an Ensemble."""
     overrides = recipe.departures()
-    if overrides and name.startswith(("Forecaster", "Ensemble")):
+    if overrides and name.startswith(("Forecaster", "Ensemble", "quick", "best")):
         message = f"{name}: preset {recipe.preset}, overridden by the recipe"
         terminal.say(f"{message}: {', '.join(overrides)}; remove them to use the preset's values")
 

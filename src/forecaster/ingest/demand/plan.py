@@ -27,6 +27,7 @@ _PLAIN = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}$"
 _ISO = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$"
 _US = r"^\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d{2}(:\d{2})?$"
 _LARGEST = float(np.finfo(np.float64).max)  # not infinite
+_FARTHEST = 1e9  # above all coordinates and zones; what is larger may not fit a cell's number
 _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}  # 0: to be counted
 
 
@@ -225,7 +226,8 @@ def _judge(ibis: Any, flat: Any, hours: HourRules, scale: int) -> Any:
         else_=0,
     )
     chosen = reduce(or_, map(within, hours.demand)) if hours.demand else ibis.literal(True)
-    a, b = ((flat[name] * scale).round().cast("int64") for name in ("lat", "lon"))
+    places = (flat[name].clip(-_FARTHEST, _FARTHEST) for name in ("lat", "lon"))
+    a, b = ((place * scale).round().cast("int64") for place in places)
     hint = ibis.ifelse(flat.swapped, ibis.literal("swapped? "), ibis.literal(""))
     shown = _joined(ibis, [flat[c] for c in flat.columns if c.startswith("shown_")])
     return flat.select(
