@@ -163,3 +163,10 @@ def test_rows_without_a_column_of_values_are_events_of_their_places() -> None:
 )
 def test_names_tell_whether_values_add_up(column: str, meaning: str) -> None:
     assert meaning_of(column) == meaning
+
+
+def test_a_number_that_each_location_keeps_is_not_its_value() -> None:
+    rows = table({"capacity": [520] * 29 + [180] * 29, "free": varying()})
+    layout = guess_layout(rows, "table")
+    assert (layout.id, layout.value, layout.notes) == ("shop", "free", ())
+    assert layout.further == ("capacity",)

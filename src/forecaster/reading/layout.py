@@ -166,9 +166,10 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     remaining = [c for c in table.column_names if c not in taken]
     if not is_long:
         return _guess_by_time(table, time, remaining)
-    value = _find_value(table, remaining)
-    if value is None and len(_best_values(table, remaining)) > 1:
-        rivals = _best_values(table, remaining)
+    plausible = _vary_within(table, parts_of(table, identity) if identity else (), remaining)
+    value = _find_value(table, plausible)
+    if value is None and len(_best_values(table, plausible)) > 1:
+        rivals = _best_values(table, plausible)
         raise DataError(f"{name}: {_explain_rivals(time, identity, rivals)}")
     layout = complete_layout(TableLayout(time, identity, value or EVENTS), table)
     return _note_choice(table, layout)
@@ -201,7 +202,9 @@ def _note_choice(table: pa.Table, layout: TableLayout) -> TableLayout:
     """Return the layout with a note where another column could have been the values."""
     if layout.value in (None, EVENTS) or normal_name(str(layout.value)) in VALUE_NAMES:
         return layout
-    rivals = [c for c in layout.further if _rank(table, c) <= _PLAIN]
+    identity = parts_of(table, layout.id) if layout.id else ()
+    plausible = _vary_within(table, identity, [str(layout.value), *layout.further])
+    rivals = [c for c in layout.further if c in plausible and _rank(table, c) <= _PLAIN]
     if not rivals:
         return layout
     other = setting("columns", replace(layout, value=rivals[0]).mapping())
@@ -416,6 +419,27 @@ def _find_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
         return value
     best = _best_values(table, remaining)
     return best[0] if len(best) == 1 else None
+
+
+def _vary_within(
+    table: pa.Table, identity: Sequence[str], columns: Sequence[str]
+) -> Sequence[str]:
+    """Return the columns without numbers that stay the same in each location: its capacity.
+
+    If all do, they are returned; so is one that is named as values.
+    """
+    numbers = [c for c in columns if _is_covariate(table, c)]
+    if not identity or not numbers:
+        return columns
+    ends = [(c, end) for c in numbers for end in ("min", "max")]
+    spans = table.select([*identity, *numbers]).group_by([*identity]).aggregate(ends)
+    same = {
+        c
+        for c in numbers
+        if normal_name(c) not in VALUE_NAMES
+        and pc.all(pc.equal(spans[f"{c}_min"], spans[f"{c}_max"])).as_py()
+    }
+    return columns if len(same) == len(numbers) else [c for c in columns if c not in same]
 
 
 def _name_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
