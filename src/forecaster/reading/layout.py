@@ -59,8 +59,20 @@ _SAMPLE = 500  # rows by which a column is recognised
 _CLOCK = re.compile(  # or a span of them, 08:00-08:30
     r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?(\s*[-–]\s*\d{1,2}[:.]\d\d(:\d\d)?)?\s*"
 )
+_MIDNIGHT = re.compile(r"[T ]00:00(:00)?$")  # of days as workbooks write them
 _FEW_ROWS = 20  # below them a table may have a row for each place
 _MOST_KEYS = 3  # columns that name a location together
+# Texts that say yes or no.
+_FLAGS = {"yes", "no", "y", "n", "true", "false", "t", "f", "ja", "nein", "j", "nee", "oui", "non",
+          "si", "sì", "sí", "não", "nao", "sim", "tak", "nie", "да", "нет", "ok", "error", "err",
+          "fail", "failed", "fehler", "errore", "alarm", "normal", "on", "off", "ein", "aus",
+          "good", "bad", "valid", "invalid", "ungültig", "gültig"}  # fmt: skip
+_PLACE_WORDS = {*ID_NAMES, "gate", "branch", "dock", "line", "door", "lane", "queue", "terminal",
+                "warehouse", "depot", "hub", "ward", "room", "building", "place", "city", "stop",
+                "platform", "counter", "machine", "pump", "turbine", "lager", "linie", "stadt",
+                "raum", "gebäude", "tor", "tür", "magasin", "porte", "gare", "ligne", "tienda",
+                "sucursal", "puerta", "línea", "negozio", "porta", "linea", "loja", "sklep",
+                "linia", "winkel"} - {"id", "item", "series", "metric"}  # of a name  # fmt: skip
 _TIME_WORDS = ("time", "timestamp", "datetime", "date", "datum", "zeit", "fecha", "ts", "epoch",
                "unix", "utc")  # fmt: skip
 _VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "riders", "ridership",
@@ -326,7 +338,7 @@ def are_days(table: pa.Table, column: str) -> bool:
     if pa.types.is_timestamp(kind):
         head = table[column].slice(0, _SAMPLE).drop_null()
         return bool(pc.all(pc.equal(head, pc.floor_temporal(head, unit="day"))).as_py())
-    return not any(":" in text[6:] for text in _sample_texts(table, column))
+    return not any(":" in _MIDNIGHT.sub("", text)[6:] for text in _sample_texts(table, column))
 
 
 def _is_clock(table: pa.Table, column: str) -> bool:
@@ -373,7 +385,8 @@ def _find_id(table: pa.Table, time: str, is_long: bool = False) -> str | None:
             is_named = any(not table[column].null_count for column in columns)
             if is_named and _repeats(table, columns) and _are_keys(table, [*taken, *columns]):
                 return JOIN.join(columns)
-    return first or (candidates[0] if len(candidates) == 1 else None)
+    places = [column for column in candidates if _words(column) & _PLACE_WORDS]
+    return first or _only(places) or _only(candidates)
 
 
 def _repeats(table: pa.Table, columns: Sequence[str]) -> bool:
@@ -395,9 +408,17 @@ def _can_tell_apart(table: pa.Table, column: str) -> bool:
     """Whether a column of texts, or of numbers named as ids, has more than one."""
     is_number = pa.types.is_integer(table[column].type) and _ID.search(column) is not None
     is_value = normal_name(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
-    if is_value or _is_time(table, column):
+    if is_value or _is_time(table, column) or _is_flag(table, column):
         return False
     return bool(pc.count_distinct(table[column]).as_py() > 1)
+
+
+def _is_flag(table: pa.Table, column: str) -> bool:
+    """Whether the texts of a column say yes or no: SI and NO, OK and ERROR."""
+    if not _is_text(table, column):
+        return False
+    texts = {text.strip().lower() for text in _sample_texts(table, column)} - {""}
+    return bool(texts) and texts <= _FLAGS
 
 
 def _are_keys(table: pa.Table, columns: Sequence[str]) -> bool:
