@@ -256,6 +256,16 @@ def test_lines_above_the_header_and_a_row_of_units_are_left_out(tmp_path: Path) 
     assert "a row of units left out" in form_of(table)
 
 
+def test_properties_of_the_table_above_the_header_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "load.csv"
+    above = "Lastgang;;;\nZählpunkt:;DE0001;;\nJahr:;2024;;\nEinheit;kWh;;\n;;;\n"
+    path.write_text(f"{above}Datum;Uhrzeit;Verbrauch [kWh];Status\n08.01.2024;00:15;27,85;W\n")
+    table, _ = load(path)
+    assert table.column_names == ["Datum", "Uhrzeit", "Verbrauch [kWh]", "Status"]
+    assert table["Verbrauch [kWh]"].to_pylist() == [27.85]
+    assert "5 lines above the header left out" in form_of(table)
+
+
 def test_a_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     table, _ = load(put(tmp_path, "2022-01-01 00:00:00,21.5,7\n2022-01-01 00:01:00,21.6,8\n"))
     assert table.column_names == ["column 1", "column 2", "column 3"]

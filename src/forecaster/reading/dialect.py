@@ -183,15 +183,25 @@ def _usual_width(rows: Sequence[tuple[int, list[str]]]) -> int:
 def _find_first(rows: Sequence[tuple[int, list[str]]], width: int) -> int:
     """Return the first row of the usual width that is no title and no comment.
 
-    A title stands in one cell; a comment begins with # and has no values below it.
+    A title stands in one cell, and a property of the table in two; a comment begins with # and has
+    no values below it.
     """
     usual = [number for number, (_, cells) in enumerate(rows) if len(cells) == width]
     for number, following in pairwise(usual):
         cells = rows[number][1]
         comment = cells[0].startswith("#") and not any(map(_is_value, rows[following][1]))
-        if any(cell.strip() for cell in cells[1:]) and not comment:
+        is_title = comment or _is_property(cells, rows[following][1])
+        if any(cell.strip() for cell in cells[1:]) and not is_title:
             return number
     return usual[0]
+
+
+def _is_property(cells: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a row says one thing of the table, as `Meter:;DE0003;;` does, and is no header."""
+    if len(cells) < 3 or any(cell.strip() for cell in cells[2:]) or not cells[0].strip():  # noqa: PLR2004
+        return False
+    is_above_texts = bool(below[0].strip()) and not any(map(_is_value, below))
+    return cells[0].strip().endswith(":") or is_above_texts
 
 
 def _is_values(cells: Sequence[str]) -> bool:
