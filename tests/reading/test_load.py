@@ -421,3 +421,23 @@ def test_sheets_of_the_same_columns_are_joined_and_others_passed_over(tmp_path: 
     table, _ = load(tmp_path / "a.xlsx")
     assert table["day"].to_pylist() == [day.to_pydatetime() for day in days]
     assert form_of(table) == "sheets 'Jan', 'Feb' of 3"
+
+
+def test_japanese_texts_of_spreadsheets_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_bytes(
+        "日付,店舗名,売上\n2023/4/1,新宿店,748\n2023/4/2,新宿店,569\n".encode("cp932")
+    )
+    table, _ = load(path)
+    assert table.column_names == ["日付", "店舗名", "売上"]
+    assert table["店舗名"].to_pylist() == ["新宿店"] * 2
+    assert "cp932" in form_of(table)
+
+
+@pytest.mark.parametrize("word", ["fermé", "Geschlossen", "closed", "定休日"])
+def test_days_on_which_a_place_is_closed_have_no_value(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text(f"Date;Gerland\n2022-09-01;134\n2022-09-02;{word}\n2022-09-03;216\n")
+    table, _ = load(path)
+    assert table["Gerland"].to_pylist() == [134, None, 216]
+    assert f"{word!r} read as missing (1)" in form_of(table)

@@ -18,6 +18,7 @@ from forecaster.reading.times import is_calendar_date, looks_like_time
 
 SAMPLE_BYTES = 1 << 20
 _SAMPLE_LINES = 400
+_ENCODINGS = ("utf-8", "cp1252", "cp932")  # cp1252 lacks bytes that Japanese letters begin with
 _DELIMITERS = ("\t", ";", "|", ",")  # of two that fit alike, the first: commas stand in numbers
 _DELIMITER_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
 _NUMBER = re.compile(r"[+-]?(?:\d[\d.,'’\u00a0\u202f ]*|[.,]\d+)(?:[eE][+-]?\d+)?")
@@ -64,7 +65,7 @@ class Dialect:
 
 
 def find_encoding(sample: bytes) -> str:
-    """Return the encoding of a text: by its mark, else UTF-8 where it fits, else cp1252."""
+    """Return the encoding of a text: by its mark, else the first that fits, else cp1252."""
     if sample.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -72,11 +73,16 @@ def find_encoding(sample: bytes) -> str:
     head = sample[: 1 << 12]
     if head.count(0) * 3 > len(head):
         return "utf-16-be" if head[:1] == b"\0" else "utf-16-le"
+    return next((name for name in _ENCODINGS if _decodes(sample, name)), "cp1252")
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    """Whether the beginning of a file is text in an encoding."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
+        codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
+        return False
+    return True
 
 
 def find_dialect(
