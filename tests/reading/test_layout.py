@@ -207,3 +207,10 @@ def test_of_events_the_column_named_as_places_is_the_id() -> None:
     )
     layout = guess_layout(pa.concat_tables([rows, rows]), "table")
     assert (layout.time, layout.id, layout.value) == ("scanned_at", "gate", EVENTS)
+
+
+def test_beside_values_named_so_another_named_so_is_offered() -> None:
+    layout = guess_layout(table({"Qty": varying(), "Amount": varying(1), "temp": varying(2)}), "t")
+    told = "values taken from 'Qty'; for those of 'Amount' give"
+    assert (layout.value, len(layout.notes)) == ("Qty", 1)
+    assert layout.notes[0].startswith(told)

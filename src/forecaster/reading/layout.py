@@ -212,11 +212,12 @@ def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> Tabl
 
 def _note_choice(table: pa.Table, layout: TableLayout) -> TableLayout:
     """Return the layout with a note where another column could have been the values."""
-    if layout.value in (None, EVENTS) or normal_name(str(layout.value)) in VALUE_NAMES:
+    if layout.value in (None, EVENTS):
         return layout
+    most = _NAMED if normal_name(str(layout.value)) in VALUE_NAMES else _PLAIN
     identity = parts_of(table, layout.id) if layout.id else ()
     plausible = _vary_within(table, identity, [str(layout.value), *layout.further])
-    rivals = [c for c in layout.further if c in plausible and _rank(table, c) <= _PLAIN]
+    rivals = [c for c in layout.further if c in plausible and _rank(table, c) <= most]
     if not rivals:
         return layout
     other = setting("columns", replace(layout, value=rivals[0]).mapping())
