@@ -163,3 +163,54 @@ def test_rows_without_a_column_of_values_are_events_of_their_places() -> None:
 )
 def test_names_tell_whether_values_add_up(column: str, meaning: str) -> None:
     assert meaning_of(column) == meaning
+
+
+def test_a_number_that_each_location_keeps_is_not_its_value() -> None:
+    rows = table({"capacity": [520] * 29 + [180] * 29, "free": varying()})
+    layout = guess_layout(rows, "table")
+    assert (layout.id, layout.value, layout.notes) == ("shop", "free", ())
+    assert layout.further == ("capacity",)
+
+
+@pytest.mark.parametrize("texts", [("NO", "SI"), ("OK", "Error"), ("j", "n")])
+def test_a_column_that_says_yes_or_no_is_no_id(texts: tuple[str, str]) -> None:
+    days = [*DAYS, *DAYS[:3]]  # rows written twice
+    flags = [texts[n % 7 == 0] for n in range(29)]
+    rows = pa.table({"day": days, "flow": range(32), "Allarme": [*flags, *flags[1:4]]})
+    layout = guess_layout(rows, "table")
+    assert (layout.id, layout.value, layout.ignored) == (None, "flow", ("Allarme",))
+
+
+def test_spans_of_the_day_beside_dates_of_a_workbook_are_times() -> None:
+    spans = ["08:00 - 08:30", "08:30 - 09:00"]
+    rows = pa.table(
+        {
+            "Date": [f"{day} 00:00:00" for day in DAYS for _ in range(4)],
+            "Interval": spans * 58,
+            "Queue": ["Billing", "Billing", "Support", "Support"] * 29,
+            "Offered": range(116),
+        }
+    )
+    layout = guess_layout(rows, "table")
+    assert (layout.time, layout.id, layout.value) == ("Date+Interval", "Queue", "Offered")
+
+
+def test_of_events_the_column_named_as_places_is_the_id() -> None:
+    rows = pa.table(
+        {
+            "event_id": range(58),
+            "scanned_at": [f"{DAYS[n // 2]} 06:41:07" for n in range(58)],
+            "gate": ["G1", "G1", "G2", "G2"] * 14 + ["G1"] * 2,
+            "result": ["granted", "denied", "unknown", "granted"] * 14 + ["denied"] * 2,
+            "ticket_type": ["season", "group", "day"] * 19 + ["day"],
+        }
+    )
+    layout = guess_layout(pa.concat_tables([rows, rows]), "table")
+    assert (layout.time, layout.id, layout.value) == ("scanned_at", "gate", EVENTS)
+
+
+def test_beside_values_named_so_another_named_so_is_offered() -> None:
+    layout = guess_layout(table({"Qty": varying(), "Amount": varying(1), "temp": varying(2)}), "t")
+    told = "values taken from 'Qty'; for those of 'Amount' give"
+    assert (layout.value, len(layout.notes)) == ("Qty", 1)
+    assert layout.notes[0].startswith(told)

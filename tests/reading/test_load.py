@@ -256,6 +256,16 @@ def test_lines_above_the_header_and_a_row_of_units_are_left_out(tmp_path: Path) 
     assert "a row of units left out" in form_of(table)
 
 
+def test_properties_of_the_table_above_the_header_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "load.csv"
+    above = "Lastgang;;;\nZählpunkt:;DE0001;;\nJahr:;2024;;\nEinheit;kWh;;\n;;;\n"
+    path.write_text(f"{above}Datum;Uhrzeit;Verbrauch [kWh];Status\n08.01.2024;00:15;27,85;W\n")
+    table, _ = load(path)
+    assert table.column_names == ["Datum", "Uhrzeit", "Verbrauch [kWh]", "Status"]
+    assert table["Verbrauch [kWh]"].to_pylist() == [27.85]
+    assert "5 lines above the header left out" in form_of(table)
+
+
 def test_a_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     table, _ = load(put(tmp_path, "2022-01-01 00:00:00,21.5,7\n2022-01-01 00:01:00,21.6,8\n"))
     assert table.column_names == ["column 1", "column 2", "column 3"]
@@ -411,3 +421,23 @@ def test_sheets_of_the_same_columns_are_joined_and_others_passed_over(tmp_path: 
     table, _ = load(tmp_path / "a.xlsx")
     assert table["day"].to_pylist() == [day.to_pydatetime() for day in days]
     assert form_of(table) == "sheets 'Jan', 'Feb' of 3"
+
+
+def test_japanese_texts_of_spreadsheets_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "sales.csv"
+    path.write_bytes(
+        "日付,店舗名,売上\n2023/4/1,新宿店,748\n2023/4/2,新宿店,569\n".encode("cp932")
+    )
+    table, _ = load(path)
+    assert table.column_names == ["日付", "店舗名", "売上"]
+    assert table["店舗名"].to_pylist() == ["新宿店"] * 2
+    assert "cp932" in form_of(table)
+
+
+@pytest.mark.parametrize("word", ["fermé", "Geschlossen", "closed", "定休日"])
+def test_days_on_which_a_place_is_closed_have_no_value(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text(f"Date;Gerland\n2022-09-01;134\n2022-09-02;{word}\n2022-09-03;216\n")
+    table, _ = load(path)
+    assert table["Gerland"].to_pylist() == [134, None, 216]
+    assert f"{word!r} read as missing (1)" in form_of(table)

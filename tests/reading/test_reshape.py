@@ -22,6 +22,7 @@ HOURS_ACROSS = {
     "ends of hours": [f"{hour:02d}:00" for hour in range(1, 25)],
     "hours from one": [f"H{hour}" for hour in range(1, 25)],
     "hours from zero": [f"hour_{hour:02d}" for hour in range(24)],
+    "hours with a letter": [f"{hour}h" for hour in range(24)],
     "plain hours": [f"{hour:02d}" for hour in range(24)],
     "spans": [f"{hour:02d}:00-{hour + 1:02d}:00" for hour in range(24)],
 }

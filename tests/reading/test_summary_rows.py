@@ -23,6 +23,8 @@ def table(*below: tuple[object, ...]) -> pa.Table:
         (None, "Gesamtergebnis", 42),
         (None, None, 42),  # the sum without a word
         ("Source: cash desks", None, None),
+        ("Razem", None, 42),
+        ("合計", None, 42),
     ],
 )
 def test_a_row_below_the_last_time_that_is_no_observation_is_left_out(
@@ -83,3 +85,21 @@ def test_names_of_totals_are_known(text: str) -> None:
 )
 def test_names_of_places_are_none_of_totals(text: str) -> None:
     assert not is_summary(text)
+
+
+def test_a_row_of_sums_beside_which_means_stand_is_left_out() -> None:
+    days = [*DAYS, None]
+    rows = pa.table(
+        {"day": days, "users": [*range(7), 21], "bounce": [*[0.4, 0.5] * 3, 0.4, 0.44]}
+    )
+    left, notes = drop_summary_rows(rows)
+    assert left.equals(rows.slice(0, 7))
+    assert notes == ("1 row without a time left out: '21 0.44'",)
+
+
+def test_notes_below_a_table_with_columns_for_times_are_left_out() -> None:
+    months = {f"2023-0{month}": pa.array([month, 2 * month, None, None]) for month in range(1, 8)}
+    rows = pa.table({"Linia": ["Linia 3", "Linia 7", "Linia 9", "Źródło: Zakład"], **months})
+    left, notes = drop_summary_rows(rows)
+    assert left.equals(rows.slice(0, 3))
+    assert notes == ("1 note left out: 'Źródło: Zakład'",)

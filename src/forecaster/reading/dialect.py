@@ -18,6 +18,7 @@ from forecaster.reading.times import is_calendar_date, looks_like_time
 
 SAMPLE_BYTES = 1 << 20
 _SAMPLE_LINES = 400
+_ENCODINGS = ("utf-8", "cp1252", "cp932")  # cp1252 lacks bytes that Japanese letters begin with
 _DELIMITERS = ("\t", ";", "|", ",")  # of two that fit alike, the first: commas stand in numbers
 _DELIMITER_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
 _NUMBER = re.compile(r"[+-]?(?:\d[\d.,'’\u00a0\u202f ]*|[.,]\d+)(?:[eE][+-]?\d+)?")
@@ -64,7 +65,7 @@ class Dialect:
 
 
 def find_encoding(sample: bytes) -> str:
-    """Return the encoding of a text: by its mark, else UTF-8 where it fits, else cp1252."""
+    """Return the encoding of a text: by its mark, else the first that fits, else cp1252."""
     if sample.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -72,11 +73,16 @@ def find_encoding(sample: bytes) -> str:
     head = sample[: 1 << 12]
     if head.count(0) * 3 > len(head):
         return "utf-16-be" if head[:1] == b"\0" else "utf-16-le"
+    return next((name for name in _ENCODINGS if _decodes(sample, name)), "cp1252")
+
+
+def _decodes(sample: bytes, encoding: str) -> bool:
+    """Whether the beginning of a file is text in an encoding."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
+        codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
+        return False
+    return True
 
 
 def find_dialect(
@@ -183,15 +189,25 @@ def _usual_width(rows: Sequence[tuple[int, list[str]]]) -> int:
 def _find_first(rows: Sequence[tuple[int, list[str]]], width: int) -> int:
     """Return the first row of the usual width that is no title and no comment.
 
-    A title stands in one cell; a comment begins with # and has no values below it.
+    A title stands in one cell, and a property of the table in two; a comment begins with # and has
+    no values below it.
     """
     usual = [number for number, (_, cells) in enumerate(rows) if len(cells) == width]
     for number, following in pairwise(usual):
         cells = rows[number][1]
         comment = cells[0].startswith("#") and not any(map(_is_value, rows[following][1]))
-        if any(cell.strip() for cell in cells[1:]) and not comment:
+        is_title = comment or _is_property(cells, rows[following][1])
+        if any(cell.strip() for cell in cells[1:]) and not is_title:
             return number
     return usual[0]
+
+
+def _is_property(cells: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a row says one thing of the table, as `Meter:;DE0003;;` does, and is no header."""
+    if len(cells) < 3 or any(cell.strip() for cell in cells[2:]) or not cells[0].strip():  # noqa: PLR2004
+        return False
+    is_above_texts = bool(below[0].strip()) and not any(map(_is_value, below))
+    return cells[0].strip().endswith(":") or is_above_texts
 
 
 def _is_values(cells: Sequence[str]) -> bool:

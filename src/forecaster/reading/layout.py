@@ -59,8 +59,20 @@ _SAMPLE = 500  # rows by which a column is recognised
 _CLOCK = re.compile(  # or a span of them, 08:00-08:30
     r"\s*\d{1,2}[:.]\d\d(:\d\d)?\s*([AaPp][Mm])?(\s*[-–]\s*\d{1,2}[:.]\d\d(:\d\d)?)?\s*"
 )
+_MIDNIGHT = re.compile(r"[T ]00:00(:00)?$")  # of days as workbooks write them
 _FEW_ROWS = 20  # below them a table may have a row for each place
 _MOST_KEYS = 3  # columns that name a location together
+# Texts that say yes or no.
+_FLAGS = {"yes", "no", "y", "n", "true", "false", "t", "f", "ja", "nein", "j", "nee", "oui", "non",
+          "si", "sì", "sí", "não", "nao", "sim", "tak", "nie", "да", "нет", "ok", "error", "err",
+          "fail", "failed", "fehler", "errore", "alarm", "normal", "on", "off", "ein", "aus",
+          "good", "bad", "valid", "invalid", "ungültig", "gültig"}  # fmt: skip
+_PLACE_WORDS = {*ID_NAMES, "gate", "branch", "dock", "line", "door", "lane", "queue", "terminal",
+                "warehouse", "depot", "hub", "ward", "room", "building", "place", "city", "stop",
+                "platform", "counter", "machine", "pump", "turbine", "lager", "linie", "stadt",
+                "raum", "gebäude", "tor", "tür", "magasin", "porte", "gare", "ligne", "tienda",
+                "sucursal", "puerta", "línea", "negozio", "porta", "linea", "loja", "sklep",
+                "linia", "winkel"} - {"id", "item", "series", "metric"}  # of a name  # fmt: skip
 _TIME_WORDS = ("time", "timestamp", "datetime", "date", "datum", "zeit", "fecha", "ts", "epoch",
                "unix", "utc")  # fmt: skip
 _VALUE_WORDS = (*VALUE_NAMES, "units", "sold", "entries", "exits", "rides", "riders", "ridership",
@@ -166,9 +178,10 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     remaining = [c for c in table.column_names if c not in taken]
     if not is_long:
         return _guess_by_time(table, time, remaining)
-    value = _find_value(table, remaining)
-    if value is None and len(_best_values(table, remaining)) > 1:
-        rivals = _best_values(table, remaining)
+    plausible = _vary_within(table, parts_of(table, identity) if identity else (), remaining)
+    value = _find_value(table, plausible)
+    if value is None and len(_best_values(table, plausible)) > 1:
+        rivals = _best_values(table, plausible)
         raise DataError(f"{name}: {_explain_rivals(time, identity, rivals)}")
     layout = complete_layout(TableLayout(time, identity, value or EVENTS), table)
     return _note_choice(table, layout)
@@ -199,9 +212,12 @@ def _guess_by_time(table: pa.Table, time: str, remaining: Sequence[str]) -> Tabl
 
 def _note_choice(table: pa.Table, layout: TableLayout) -> TableLayout:
     """Return the layout with a note where another column could have been the values."""
-    if layout.value in (None, EVENTS) or normal_name(str(layout.value)) in VALUE_NAMES:
+    if layout.value in (None, EVENTS):
         return layout
-    rivals = [c for c in layout.further if _rank(table, c) <= _PLAIN]
+    most = _NAMED if normal_name(str(layout.value)) in VALUE_NAMES else _PLAIN
+    identity = parts_of(table, layout.id) if layout.id else ()
+    plausible = _vary_within(table, identity, [str(layout.value), *layout.further])
+    rivals = [c for c in layout.further if c in plausible and _rank(table, c) <= most]
     if not rivals:
         return layout
     other = setting("columns", replace(layout, value=rivals[0]).mapping())
@@ -323,7 +339,7 @@ def are_days(table: pa.Table, column: str) -> bool:
     if pa.types.is_timestamp(kind):
         head = table[column].slice(0, _SAMPLE).drop_null()
         return bool(pc.all(pc.equal(head, pc.floor_temporal(head, unit="day"))).as_py())
-    return not any(":" in text[6:] for text in _sample_texts(table, column))
+    return not any(":" in _MIDNIGHT.sub("", text)[6:] for text in _sample_texts(table, column))
 
 
 def _is_clock(table: pa.Table, column: str) -> bool:
@@ -370,7 +386,8 @@ def _find_id(table: pa.Table, time: str, is_long: bool = False) -> str | None:
             is_named = any(not table[column].null_count for column in columns)
             if is_named and _repeats(table, columns) and _are_keys(table, [*taken, *columns]):
                 return JOIN.join(columns)
-    return first or (candidates[0] if len(candidates) == 1 else None)
+    places = [column for column in candidates if _words(column) & _PLACE_WORDS]
+    return first or _only(places) or _only(candidates)
 
 
 def _repeats(table: pa.Table, columns: Sequence[str]) -> bool:
@@ -392,9 +409,17 @@ def _can_tell_apart(table: pa.Table, column: str) -> bool:
     """Whether a column of texts, or of numbers named as ids, has more than one."""
     is_number = pa.types.is_integer(table[column].type) and _ID.search(column) is not None
     is_value = normal_name(column) in VALUE_NAMES or not (_is_text(table, column) or is_number)
-    if is_value or _is_time(table, column):
+    if is_value or _is_time(table, column) or _is_flag(table, column):
         return False
     return bool(pc.count_distinct(table[column]).as_py() > 1)
+
+
+def _is_flag(table: pa.Table, column: str) -> bool:
+    """Whether the texts of a column say yes or no: SI and NO, OK and ERROR."""
+    if not _is_text(table, column):
+        return False
+    texts = {text.strip().lower() for text in _sample_texts(table, column)} - {""}
+    return bool(texts) and texts <= _FLAGS
 
 
 def _are_keys(table: pa.Table, columns: Sequence[str]) -> bool:
@@ -416,6 +441,27 @@ def _find_value(table: pa.Table, remaining: Sequence[str]) -> str | None:
         return value
     best = _best_values(table, remaining)
     return best[0] if len(best) == 1 else None
+
+
+def _vary_within(
+    table: pa.Table, identity: Sequence[str], columns: Sequence[str]
+) -> Sequence[str]:
+    """Return the columns without numbers that stay the same in each location: its capacity.
+
+    If all do, they are returned; so is one that is named as values.
+    """
+    numbers = [c for c in columns if _is_covariate(table, c)]
+    if not identity or not numbers:
+        return columns
+    ends = [(c, end) for c in numbers for end in ("min", "max")]
+    spans = table.select([*identity, *numbers]).group_by([*identity]).aggregate(ends)
+    same = {
+        c
+        for c in numbers
+        if normal_name(c) not in VALUE_NAMES
+        and pc.all(pc.equal(spans[f"{c}_min"], spans[f"{c}_max"])).as_py()
+    }
+    return columns if len(same) == len(numbers) else [c for c in columns if c not in same]
 
 
 def _name_value(table: pa.Table, remaining: Sequence[str]) -> str | None:

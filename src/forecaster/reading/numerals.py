@@ -25,6 +25,9 @@ _PLACEHOLDERS = (
     *("-", "--", "---", "–", "—", ".", "..", "...", "…", ":", "*", "n.a.", "k.A.", "n/v", "N/V"),
     *("NaT", "nil", "#REF!", "#VALEUR!", "#NAME?", "#NUM!", "#NULL!"),
     *("unavailable", "unknown", "No data", "no data", "NoData"),
+    *("closed", "geschlossen", "fermé", "ferme", "cerrado", "chiuso", "gesloten", "fechado"),
+    *("Closed", "Geschlossen", "Fermé", "Ferme", "Cerrado", "Chiuso", "Gesloten", "Fechado"),
+    *("zamknięte", "休業", "休館", "定休日"),
 )  # in place of a number
 _SAMPLE = 200  # texts by which the unit of a column is found
 _GROUPS = {",": f"[.{_SPACES}]", ".": f"[,{_SPACES}]"}

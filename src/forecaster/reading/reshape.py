@@ -32,7 +32,7 @@ _COUNTS = (24, 48, 96)  # columns of a day, hours to quarters of them
 _CLOCK = re.compile(r"\D*?(\d{1,2})[:.h](\d\d)(?::00)?(?:\s*-\s*\d{1,2}[:.h]\d\d)?", re.ASCII)
 _HOUR_WORDS = ("", "h", "hr", "hour", "he", "std", "stunde", "heure", "hora")
 _SPAN_END = r"\s*[-–]\s*\d{1,2}[:.h]\d\d(:\d\d)?\s*$"  # of 08:00-08:30
-_NUMBERED = re.compile(r"([^\d]*)(\d{1,2})")
+_NUMBERED = re.compile(r"([^\d]*)(\d{1,2})(\s*(?:[hH]s?|[uU]hr|時))?")
 
 
 def join_files(parts: Sequence[tuple[pa.Table, str]]) -> tuple[pa.Table, str]:
@@ -170,13 +170,15 @@ def _minutes_of(name: str) -> int | None:
 
 
 def _numbered_minutes(table: pa.Table) -> dict[str, int]:
-    """Return the minutes of columns numbered as the parts of a day: h1 … h24, or 0 … 23."""
+    """Return the minutes of columns numbered as the parts of a day: h1 … h24, 0h … 23h, 0 … 23."""
     matches = [(n, m) for n in table.column_names if (m := _NUMBERED.fullmatch(n.strip()))]
-    if len(matches) not in _COUNTS or len({match[1] for _, match in matches}) != 1:
+    affixes = {(match[1], match[3]) for _, match in matches}
+    if len(matches) not in _COUNTS or len(affixes) != 1:
         return {}
     numbers = {name: int(match[2]) for name, match in matches}
     is_hour = matches[0][1][1].strip(" _-.").lower() in _HOUR_WORDS
-    if not is_hour or (not matches[0][1][1] and min(numbers.values()) != 0):
+    is_plain = not matches[0][1][1] and not matches[0][1][3]
+    if not is_hour or (is_plain and min(numbers.values()) != 0):
         return {}  # such as stations 1 … 24
     step = _DAY // len(numbers)
     return {name: step * number for name, number in numbers.items()}

@@ -17,11 +17,15 @@ SUMMARY = (
     r"(?i)^\W*((grand|sub|overall|year|month|week|sheet|column|report)[ -]?)?"
     r"(totals?|sum|summe|gesamt|gesamtsumme|gesamtergebnis|insgesamt|zwischensumme|somme|totale|"
     r"suma|subtotal|average|avg|mean|median|durchschnitt|mittelwert|moyenne|promedio|media|"
-    r"maximum|max|minimum|min|count|anzahl|ergebnis)\b.{0,40}$|"
+    r"maximum|max|minimum|min|count|anzahl|ergebnis|razem|ogółem|totaal|celkem|összesen|totalt|"
+    r"всего|итого|toplam|yhteensä|合計|总计|總計)\b.{0,40}$|"
     r".*\b(totals?|summe|gesamt|ergebnis)\W*$"
 )
+_NOTE = re.compile(r"\W*\w+\s*:\s|[*©(]")  # the beginning of `Source: …`
+_MIN_TIMES = 3  # columns named as times
 _LAST = 20  # rows in which notes are looked for
 _ROUNDING = 1e-4  # of a total
+_FEW = 3  # rows whose sum may be chance
 _SAMPLE = 200  # texts by which a column of times is recognised
 _TIMES = 0.9  # of them that are times
 
@@ -33,7 +37,8 @@ def drop_summary_rows(table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
     table, filled = _fill_down(table)
     time = next((name for name in table.column_names if holds_times(table[name])), None)
     if time is None:
-        return table, filled
+        table, notes = _drop_notes_below(table)
+        return table, (*filled, *notes)
     without = _without_time(table[time])
     summaries = without & _are_summaries(table)
     ends = np.flatnonzero(~without)
@@ -48,12 +53,39 @@ def drop_summary_rows(table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
     return _as_numbers(table.filter(pa.array(~summaries))), (*filled, note)
 
 
+def _drop_notes_below(table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return a table with columns for times without notes below its last row of values."""
+    across = [name for name in table.column_names if looks_like_time(name)]
+    texts = [name for name in table.column_names if _is_text(table[name])]
+    if len(across) < _MIN_TIMES or not texts:
+        return table, ()
+    without = _all_null(table.select(across))
+    end = len(table)
+    while end > 1 and without[end - 1] and _is_note(table.slice(end - 1, 1).select(texts)):
+        end -= 1
+    if end == len(table):
+        return table, ()
+    shown = name_some(map(_shown, table.slice(end).to_pylist()), 3)
+    return table.slice(0, end), (f"{count_of(len(table) - end, 'note')} left out: {shown}",)
+
+
+def _is_note(row: pa.Table) -> bool:
+    """Whether a row has one text alone, which begins as a note does."""
+    texts = [str(text) for text in row.to_pylist()[0].values() if text and str(text).strip()]
+    return len(texts) == 1 and _NOTE.match(texts[0]) is not None
+
+
 def _is_sum(table: pa.Table, row: int) -> bool:
-    """Whether a row below the last time holds the sums of its columns, or no number at all."""
+    """Whether a row below the last time holds the sum of a column, or no number at all.
+
+    What is beside the sum may be a mean.
+    """
     numbers = [c for c in table.columns if pa.types.is_integer(c.type) or _is_float(c)]
     pairs = [(c[row].as_py(), pc.sum(c.slice(0, row)).as_py()) for c in numbers]
     held = [(value, total) for value, total in pairs if value is not None and total is not None]
-    return all(abs(value - total) <= _ROUNDING * abs(total) for value, total in held)
+    sums = [abs(value - total) <= _ROUNDING * abs(total) for value, total in held]
+    is_sum = any(same and total for same, (_, total) in zip(sums, held, strict=True))
+    return all(sums) or (is_sum and row > _FEW)
 
 
 def _is_float(column: pa.ChunkedArray) -> bool:
