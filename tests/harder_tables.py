@@ -70,7 +70,8 @@ def _income(folder: Path) -> Written:
 
 def _tills(folder: Path) -> Written:
     """Receipts of two shops, each with a number of its own, while they are open."""
-    generator, path, rows, total = np.random.default_rng(2), folder / "pos_export.csv", [], 0
+    generator, path, total = np.random.default_rng(2), folder / "pos_export.csv", 0
+    rows: list[list[object]] = []
     for day in pd.date_range("2023-01-02", periods=61):
         for seconds in np.sort(generator.integers(8 * 3600, 20 * 3600, 97)):
             quantity, time = int(generator.integers(1, 4)), day + pd.Timedelta(seconds=seconds)
