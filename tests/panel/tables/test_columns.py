@@ -63,12 +63,6 @@ def test_ids_come_in_the_order_of_their_first_row(column: pa.ChunkedArray) -> No
     assert (codes.tolist(), ids) == ([0, 1, 0], ["b", "a"])
 
 
-def test_blanks_around_an_id_are_no_part_of_it() -> None:
-    codes, ids = encode_ids(chunked(["  433", "1270 ", "433", " a b "]), Faults("table"))
-    assert ids == ["433", "1270", "a b"]
-    assert codes.tolist() == [0, 1, 0, 2]
-
-
 def test_whole_numbers_are_ids() -> None:
     codes, ids = encode_ids(chunked([30, 4, 30], pa.int16()), Faults("t"))
     assert (codes.tolist(), ids) == ([0, 1, 0], ["30", "4"])

@@ -30,10 +30,7 @@ def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
 def encode_ids(
     column: pa.ChunkedArray, faults: Faults
 ) -> tuple[Int64[np.ndarray, " rows"], list[str]]:
-    """Return the index of each row's id, and the ids in order of appearance.
-
-    Blanks around an id, which files with columns of one width have, are no part of it.
-    """
+    """Return the index of each row's id, and the ids in order of appearance."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (_is_text(column.type) or pa.types.is_integer(column.type)):
@@ -43,9 +40,6 @@ def encode_ids(
     if len(nulls):
         faults.add(f"{count_of(len(nulls), 'row')} without an id: {name_rows(nulls)}")
     encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-    trimmed = pc.utf8_trim_whitespace(encoded.dictionary)
-    if trimmed != encoded.dictionary:
-        encoded = trimmed.take(encoded.indices).dictionary_encode()
     codes = pc.fill_null(encoded.indices, 0).to_numpy().astype(np.int64)
     ids = encoded.dictionary.to_pylist()
     return codes, ids if ids or not len(column) else [""]
